@@ -13,6 +13,11 @@ else()
   set(SLUICE_COMPILES_TOGETHER OFF)
 endif()
 
+# Most of what a test compiles runs once, so optimising it takes longer than running it. With -O1 three tests took 13 to
+# 28% less processor time than with -O2 (24 to 46% with -O0, which slows tests that compare large tensors). What they test
+# is optimised as ever.
+set(SLUICE_TEST_OPTIMISATION $<$<CONFIG:Release>:-O1>)
+
 if(SLUICE_COMPILES_TOGETHER)
   # A precompiled header is taken only where all macros that it met are the same; this one comes with Protocol Buffers.
   add_compile_definitions(NOMINMAX)
@@ -40,8 +45,15 @@ if(SLUICE_COMPILES_TOGETHER)
       add_executable(sluice_precompiled_tests_${size} ${nothing})
       target_precompile_headers(sluice_precompiled_tests_${size} PRIVATE ${${size}_headers} <gmock/gmock.h> <gtest/gtest.h>)
       target_link_libraries(sluice_precompiled_tests_${size} PRIVATE ${${size}_libraries} GTest::gmock)
+      target_compile_options(sluice_precompiled_tests_${size} PRIVATE ${SLUICE_TEST_OPTIMISATION})
     endif()
   endforeach()
+  # The services' programs alone are too few to pay for it; tests bring benchmarks and fuzz targets.
+  if(SLUICE_BUILD_TESTS)
+    add_executable(sluice_precompiled_programs ${nothing})
+    target_precompile_headers(sluice_precompiled_programs PRIVATE ${grpc_headers})
+    target_link_libraries(sluice_precompiled_programs PRIVATE ${grpc_libraries})
+  endif()
 endif()
 
 # sluice_uses_grpc(RESULT TARGETS...): whether one of them, or what it is linked with, is gRPC or the protos.
@@ -68,8 +80,22 @@ function(sluice_uses_grpc result)
   endforeach()
 endfunction()
 
+# sluice_program_from_precompiled(PROGRAM DEPENDENCIES...): main() of what uses gRPC; others read little.
+function(sluice_program_from_precompiled program)
+  if(NOT TARGET sluice_precompiled_programs)
+    return()
+  endif()
+  sluice_uses_grpc(uses_grpc ${ARGN})
+  if(uses_grpc)
+    target_precompile_headers(${program} REUSE_FROM sluice_precompiled_programs)
+    # As for tests, below.
+    target_compile_options(${program} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds -Wno-stringop-overflow>)
+  endif()
+endfunction()
+
 # sluice_test_from_precompiled(TEST DEPENDENCIES...): tests read GoogleTest's headers, too, and are too various to share more.
 function(sluice_test_from_precompiled test)
+  target_compile_options(${test} PRIVATE ${SLUICE_TEST_OPTIMISATION})
   if(NOT SLUICE_COMPILES_TOGETHER)
     return()
   endif()

@@ -31,6 +31,7 @@ function(sluice_binary)
   cmake_parse_arguments(ARG "" "NAME" "SRCS;DEPS" ${ARGN})
   add_executable(${ARG_NAME} ${ARG_SRCS})
   sluice_link_executable(${ARG_NAME} ${ARG_DEPS})
+  sluice_program_from_precompiled(${ARG_NAME} ${ARG_DEPS})
 endfunction()
 
 # Hundreds of tests are linked: by the quicker of binutils' two linkers where there are both.
@@ -39,12 +40,24 @@ if(SLUICE_BUILD_TESTS AND NOT SLUICE_SANITIZER AND NOT CMAKE_CROSSCOMPILING)
   check_linker_flag(CXX -fuse-ld=gold SLUICE_HAVE_GOLD)
 endif()
 
-# sluice_test(NAME x_test SRCS x_test.cc DEPS ... [LABELS end_to_end] [TIMEOUT seconds] [ASYNC] [GPU_ON_HOST]): a GoogleTest
-# binary, each case one entry of ctest, so that skipped cases are counted there. With ASYNC each case runs once more, on
-# the asynchronous backend, with GPU_ON_HOST on that of GPUs (tests/kernels/testing/test_backend.h), but where a
-# sanitizer or an emulator forbids. Emulators, of processors or of GPUs, have ten times the time.
+# sluice_add_cases(ENTRY PROGRAM SECONDS LABELS [VARIABLE=value]...): one entry of CTest, which runs all cases of a
+# GoogleTest program in one process. tests/testing/test_main.cc ends the program when a case takes longer than
+# SECONDS, and records what each case did, for the summary of ./dev test.
+function(sluice_add_cases entry program seconds labels)
+  math(EXPR all_seconds "${seconds} * 10")
+  add_test(NAME ${entry} COMMAND ${program})
+  set_tests_properties(${entry} PROPERTIES
+    COST ${seconds} LABELS "${labels}" SKIP_RETURN_CODE 77 TIMEOUT ${all_seconds}
+    ENVIRONMENT "SLUICE_TEST_RECORD=${CMAKE_BINARY_DIR}/Testing/cases/${entry};SLUICE_TEST_CASE_SECONDS=${seconds};${ARGN}")
+endfunction()
+
+# sluice_test(NAME x_test SRCS x_test.cc DEPS ... [LABELS end_to_end] [TIMEOUT seconds a case] [PERF filter] [ASYNC]
+# [GPU_ON_HOST]): a GoogleTest program, which is one entry of CTest. Cases that measure, those of the --gtest_filter PERF,
+# have an entry of their own, which ./dev perf runs. With ASYNC there is one more, on the asynchronous backend, with
+# GPU_ON_HOST one on that of GPUs (tests/kernels/testing/test_backend.h), but where a sanitizer or an emulator forbids.
+# Emulators, of processors or of GPUs, have ten times the time.
 function(sluice_test)
-  cmake_parse_arguments(ARG "ASYNC;GPU_ON_HOST" "NAME;TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "ASYNC;GPU_ON_HOST" "NAME;TIMEOUT;PERF" "SRCS;DEPS;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
@@ -53,18 +66,18 @@ function(sluice_test)
   endif()
   add_executable(${ARG_NAME} ${ARG_SRCS})
   set_property(GLOBAL APPEND PROPERTY SLUICE_TEST_PROGRAMS ${ARG_NAME})
-  sluice_link_executable(${ARG_NAME} ${ARG_DEPS} GTest::gmock GTest::gtest_main)
+  sluice_link_executable(${ARG_NAME} ${ARG_DEPS} sluice_tests_main)
   sluice_test_from_precompiled(${ARG_NAME} ${ARG_DEPS})
   if(SLUICE_HAVE_GOLD)
     target_link_options(${ARG_NAME} PRIVATE -fuse-ld=gold)
   endif()
   set_target_properties(${ARG_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-  set(properties TIMEOUT ${ARG_TIMEOUT})
-  if(ARG_LABELS)
-    list(APPEND properties LABELS ${ARG_LABELS})
+  if(ARG_PERF)
+    sluice_add_cases(${ARG_NAME}.perf ${ARG_NAME} ${ARG_TIMEOUT} "${ARG_LABELS};perf" "GTEST_FILTER=${ARG_PERF}")
+    set(without_perf "GTEST_FILTER=-${ARG_PERF}")
   endif()
-  gtest_discover_tests(${ARG_NAME} NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST TEST_PREFIX "${ARG_NAME}." PROPERTIES ${properties})
-  if(NOT TARGET sluice_kernels_cuda_host OR CMAKE_CROSSCOMPILING_EMULATOR)
+  sluice_add_cases(${ARG_NAME} ${ARG_NAME} ${ARG_TIMEOUT} "${ARG_LABELS}" ${without_perf})
+  if(NOT TARGET sluice_tests_gpu_host OR CMAKE_CROSSCOMPILING_EMULATOR)
     set(ARG_GPU_ON_HOST FALSE)
   endif()
   if(SLUICE_CUDA STREQUAL "EMULATED")  # on that GPU, once
@@ -74,8 +87,7 @@ function(sluice_test)
   foreach(backend async gpu_on_host)
     string(TOUPPER ${backend} wanted)
     if(ARG_${wanted})
-      gtest_discover_tests(${ARG_NAME} NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST TEST_PREFIX "${ARG_NAME}.${backend}."
-        TEST_LIST ${ARG_NAME}_${backend}_tests PROPERTIES ${properties} ENVIRONMENT "SLUICE_TEST_BACKEND=${backend}")
+      sluice_add_cases(${ARG_NAME}.${backend} ${ARG_NAME} ${ARG_TIMEOUT} "${ARG_LABELS}" SLUICE_TEST_BACKEND=${backend})
     endif()
   endforeach()
 endfunction()

@@ -1,95 +1,150 @@
-// Chooses among the kinds of devices that this build has. Nothing above kernels/ knows which it
-// got.
+// A kind of device that computes: its memory, what it keeps there, and its stream of work. What it
+// computes: kernels/ops.h. kernels/backend.h says when work is done, and how long memory must stay.
+// Driven by one thread at a time.
 #pragma once
 
-#include <functional>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "kernels/backend.h"
-#include "kernels/cpu/cpu_backend.h"
-#include "kernels/gpu/gpu_facts.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "kernels/deadline.h"
+#include "kernels/dtype.h"
+#include "kernels/packed_matrix.h"
+#include "kernels/rank_group.h"
 
 namespace sluice {
 
-enum class DeviceKind { kCpu, kCuda };
+class MemorySharing;  // kernels/memory_sharing.h
 
-struct DeviceId {
-  DeviceKind kind = DeviceKind::kCpu;
-  // Of a GPU, from 0; none where any will do: the first, or where several processes compute, one
-  // GPU after another.
-  std::optional<int> index;
-
-  bool operator==(const DeviceId&) const = default;
+// Memory of a backend. At least 64-byte aligned. Freed on destruction.
+class Buffer {
+ public:
+  virtual ~Buffer() = default;
+  virtual void* data() = 0;
+  virtual size_t size_bytes() const = 0;
 };
 
-// "cpu", "cuda" or "cuda:1"; ParseDevice reads it back.
-std::string Name(const DeviceId& device);
-
-// "cpu", or "cuda" or "cuda:1" for any or the second GPU. INVALID_ARGUMENT where it is neither, or
-// where this build lacks that kind of device, naming those that it has. Whether there is such a GPU
-// is found out by MakeBackend.
-absl::StatusOr<DeviceId> ParseDevice(const std::string& text);
-
-// The device of the `number`-th of the processes that `device` was asked for, on a machine of
-// `num_gpus`: where any GPU will do they take turns.
-DeviceId DeviceOfProcess(const DeviceId& device, int number, int num_gpus);
-
-// The most of `count` such processes that compute on one device.
-int ProcessesOnDevice(const DeviceId& device, int count, int num_gpus);
-
-// GPUs that this process sees; 0 in a build without CUDA.
-int NumGpus();
-
-struct DeviceOptions {
-  DeviceId device;
-  CpuBackendOptions cpu;
-  // The fastest to multiply with on a GPU; none: the fastest that it has. What is left out is not
-  // tried at all.
-  std::optional<GpuProducts> gpu_products;
-  // Does CheckGpuProducts in another process, where a kernel that never ends, or takes its process
-  // with it, fails a check as wrong numbers do (services/model_server/gpu_faults.h). Null: it
-  // is done in this one.
-  std::function<absl::Status(int index, GpuProducts products)> check_gpu;
-  // Those of GpuBackendOptions (kernels/gpu/gpu_devices.h).
-  std::function<void(absl::Status)> on_gpu_lost, on_gpu_unrecorded;
+// Memory of a device that has its own.
+struct DeviceMemory {
+  uint64_t total_bytes = 0;
+  uint64_t free_bytes = 0;  // now, whoever uses the rest
 };
 
-// Threads for arithmetic. More than any machine has cores; so many threads start on most.
-inline constexpr int kMostThreads = 1024;
+// The keys and values of all blocks of some layers, paged. A block holds `block_size` consecutive
+// positions.
+class KvPool {
+ public:
+  virtual ~KvPool() = default;
+  virtual size_t size_bytes() const = 0;
+};
 
-// Whether this machine has it and it will do, in milliseconds: CheckGpu (kernels/gpu/gpu_check.h).
-absl::Status CheckDevice(const DeviceId& device);
+// A block takes 2 * num_layers * block_size * num_kv_heads vectors of KvVectorBytes(dtype, head_dim)
+// bytes, and nothing besides.
+struct KvPoolSpec {
+  int num_layers = 0;
+  int num_blocks = 0;
+  int block_size = 16;
+  int num_kv_heads = 0;
+  int head_dim = 0;
+  DType dtype = DType::kF32;  // one of IsKvType: kernels/kv_format.h says how each is kept
+};
 
-// Whether GPU `index` computes as it should with these products, batches of all sizes included: the
-// self-check, whose failures it returns; otherwise errors of CheckDevice, of ProductsUpTo
-// (kernels/gpu/gpu_check.h) and of MakeGpuBackend.
-absl::Status CheckGpuProducts(int index, GpuProducts products);
+// The rows of one sequence in a step: rows [first_row, first_row + num_rows) of the activations are
+// its positions first_position, first_position + 1, ...; position p lives in slot p % block_size of
+// block_table[p / block_size].
+struct AttentionSegment {
+  int64_t first_row = 0;
+  int64_t num_rows = 0;
+  int64_t first_position = 0;
+  absl::Span<const int32_t> block_table;
+};
 
-// A backend that has passed its self-check on this machine (kernels/self_check.h). Where the
-// instructions asked for, or the fastest, don't, the next ones below are taken, and `warn` is told
-// why. INTERNAL where none does; INVALID_ARGUMENT for a number of threads that is none of 0 to
-// kMostThreads, and for GPU instructions that the device does not have; otherwise the status of
-// CheckDevice, or of a device that can't be used all the same (MakeGpuBackend in
-// kernels/gpu/gpu_devices.h).
-// Thread-safe; instructions and each GPU are checked once a process.
-absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
-    const DeviceOptions& options, absl::FunctionRef<void(const std::string& reason)> warn);
+// Tells apart the steps that a backend may record. Whatever is enqueued under one key is the same
+// operations on the same memory; only what BeginStep() and CopyIn() were given differs.
+struct StepKey {
+  int64_t rows = 0;              // BucketRows() of the step's
+  const void* memory = nullptr;  // of the rows that go in and come out
+  int variant = 0;               // whatever else the caller's operations depend on
 
-// The last of `sets`, which get faster, that `check` lets pass; tells `warn` of those that it does
-// not. The last failure where there is none.
-absl::StatusOr<InstructionSet> ChooseInstructions(
-    absl::Span<const InstructionSet> sets, absl::FunctionRef<absl::Status(InstructionSet)> check,
-    absl::FunctionRef<void(const std::string& reason)> warn);
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 takes the default for a literal 0
+  auto operator<=>(const StepKey&) const = default;
+};
 
-// The same of a GPU's products.
-absl::StatusOr<GpuProducts> ChooseProducts(absl::Span<const GpuProducts> known,
-                                           absl::FunctionRef<absl::Status(GpuProducts)> check,
-                                           absl::FunctionRef<void(const std::string& reason)> warn);
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  // All that the bits of its operations depend on: kind of device, where that leaves a choice what
+  // computes its products, and a version: "cpu/avx512_bf16 v3". Two backends of one name give the
+  // same bits, whatever the processors.
+  virtual std::string_view name() const = 0;
+  // Element type of the operands of products: F32 on CPU.
+  virtual DType operand_dtype() const = 0;
+
+  // ---- Memory ----
+
+  // nullopt where it is the host's.
+  virtual std::optional<DeviceMemory> memory() const { return std::nullopt; }
+  // RESOURCE_EXHAUSTED where the device lacks memory. The contents are zero.
+  virtual absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t size_bytes) = 0;
+  virtual void CopyIn(absl::Span<const std::byte> host, void* device) = 0;
+  // Waits for the work enqueued before, as Synchronize() does.
+  virtual absl::Status CopyOut(const void* device, absl::Span<std::byte> host) = 0;
+
+  // Waits until all work is done. Returns the first failure since the last call, after which what
+  // was enqueued behind it has been dropped, or DEADLINE_EXCEEDED where the work is not done in
+  // time: then memory in use stays so, and the backend is lost.
+  virtual absl::Status Synchronize(Deadline deadline) = 0;
+  // No wait is without a bound.
+  static constexpr absl::Duration kLongestWait = absl::Minutes(2);
+  absl::Status Synchronize() { return Synchronize(Deadline::After(kLongestWait)); }
+
+  // Reads every row once, at most 64 at a time, so that no second copy of the matrix is ever held.
+  // Returns what `read` returns when it fails, or RESOURCE_EXHAUSTED.
+  virtual absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(const PackSpec& spec,
+                                                             const RowReader& read) = 0;
+  // Memory is reserved, not touched: pages that no position uses cost nothing where the system
+  // allows it.
+  virtual absl::StatusOr<std::unique_ptr<KvPool>> NewKvPool(const KvPoolSpec& spec) = 0;
+
+  // Sets aside what Gemm with `weights`, or PagedAttention over `pool`, takes for up to `max_rows`
+  // rows, so that nothing is allocated while serving. Without it that happens when they first meet
+  // a step as large.
+  virtual void ReserveForGemm(const PackedMatrix& weights, int64_t max_rows) = 0;
+  virtual void ReserveForAttention(const KvPool& pool, int64_t max_rows) = 0;
+
+  // What adds up partial results of `spec`'s ranks in this backend's stream. RESOURCE_EXHAUSTED
+  // where the device lacks memory.
+  virtual absl::StatusOr<std::unique_ptr<RankGroup>> NewRankGroup(const RankGroupSpec& spec) = 0;
+
+  // How its memory is shared with other backends on this host; null where it is not.
+  virtual MemorySharing* sharing() { return nullptr; }
+
+  // ---- Steps ----
+
+  // Rows that a step of `rows` is computed with, at least as many: those behind mean nothing, and
+  // hold anything. So that a step can be recorded for all steps of about its size; on CPU it is
+  // `rows` itself. Never falls as `rows` rises.
+  virtual int64_t BucketRows(int64_t rows) const { return rows; }
+
+  // Says which rows of a step of `rows` rows (BucketRows() of what it has) belong to which
+  // positions, for ApplyQkNormRopeAndStoreKv and PagedAttention until the next call. Segments don't
+  // overlap; rows of none are computed like those of position 0 and stored nowhere.
+  virtual void BeginStep(absl::Span<const AttentionSegment> segments, int64_t rows) = 0;
+
+  // Calls `enqueue`, which enqueues a step's operations and waits for none, or does as it did when
+  // it was last called with `key`. Returns what it returned.
+  virtual absl::Status RunStep(const StepKey& key, absl::FunctionRef<absl::Status()> enqueue) {
+    return enqueue();
+  }
+};
 
 }  // namespace sluice

@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
-#include "kernels/communicator/communicator.h"
+#include "kernels/communicator.h"
 #include "kernels/exchanged_sum.h"
 
 namespace sluice {

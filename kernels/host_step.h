@@ -1,4 +1,4 @@
-// What Backend::BeginStep was told, kept by backends that work on the host. Used by one thread at a
+// What Device::BeginStep was told, kept by backends that work on the host. Used by one thread at a
 // time; concurrent reads are fine.
 #pragma once
 

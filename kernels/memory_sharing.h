@@ -1,7 +1,7 @@
 // Memory of a device that several backends reach: those of one process, and of processes on one
 // host. What lies in it is handed over without passing through the host.
 //
-// Part of a backend (Backend::sharing()), driven by its thread as the backend is. Nothing orders the
+// Part of a backend (Device::sharing()), driven by its thread as the backend is. Nothing orders the
 // work of two backends: who writes waits for its work before it tells who reads.
 #pragma once
 
@@ -28,7 +28,7 @@ class MemorySharing {
   };
   static constexpr size_t kMostHandleBytes = 1024;
 
-  // Memory as Backend::Allocate's, which others may open. It goes once all who have it let go, or
+  // Memory as Device::Allocate's, which others may open. It goes once all who have it let go, or
   // have ended, however they end. RESOURCE_EXHAUSTED where the device lacks memory, UNAVAILABLE
   // where it shares none.
   virtual absl::StatusOr<Shared> AllocateShared(size_t size_bytes) = 0;

@@ -26,7 +26,7 @@ struct RankGroupSpec {
   size_t gather_bytes = size_t{64} << 10;
 };
 
-// The norm that follows in the residual stream: Backend::LayerNorm where it is centred, else RmsNorm.
+// The norm that follows in the residual stream: Ops::LayerNorm where it is centred, else RmsNorm.
 struct RowNorm {
   const float* weight = nullptr;  // [H]
   const float* bias = nullptr;    // [H], of a centred one; null: none
@@ -57,7 +57,7 @@ class RankGroup {
   virtual void BeginStep(Deadline deadline) = 0;
 
   // Adds the sum over the ranks' partials to the residual stream, as `update` says. The sum is the
-  // balanced binary tree of Backend::TreeAdd: the same bits on every rank and for every number of
+  // balanced binary tree of Ops::TreeAdd: the same bits on every rank and for every number of
   // ranks. partial [T, width] F32 without gaps between rows, T the same on every rank; the memory of
   // PaddedRows(T, num_ranks) rows is overwritten. Enqueued like any operation: a failure that is
   // known at once, the communicator's, is returned; one that comes later shows at the backend's

@@ -62,7 +62,7 @@ struct SampledRow {
   SampleError error = SampleError::kNone;
   TokenProbability token;  // with its probability in the distribution that it was drawn from
   std::vector<TokenProbability> top;
-  // What Backend::LogSoftmax makes of the token's logit as it came, to the bit; where it was asked
+  // What Ops::LogSoftmax makes of the token's logit as it came, to the bit; where it was asked
   // for and a token was chosen.
   float logprob = 0;
 };

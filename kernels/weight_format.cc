@@ -1,326 +1,54 @@
 #include "kernels/weight_format.h"
 
-#include <algorithm>
-#include <bit>
-#include <cmath>
 #include <cstring>
 
 #include "kernels/check.h"
-#include "kernels/dtype.h"
-#include "kernels/fp8.h"
-#include "kernels/group_scale.h"
 
-// clang-format off
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/weight_format.cc"
-#include "hwy/foreach_target.h"
-#include "hwy/highway.h"
-// clang-format on
-
-// Sums are taken in an order that no target changes, so that all find the same quotients.
-HWY_BEFORE_NAMESPACE();
-namespace sluice {
-namespace HWY_NAMESPACE {
-namespace {
-
-namespace hn = hwy::HWY_NAMESPACE;
-
-using Floats = hn::CappedTag<float, 16>;
-
-constexpr uint32_t kInfinity = 0x7f800000;
-
-// Scales that INT6 and INT4 try: so many neighbours of either sign. [-8, 7] is not symmetric, so
-// the sign of the scale lets the extreme weight be -8; a slightly smaller scale often serves the
-// other 31 better.
-constexpr int kTrials = 16;
-constexpr uint32_t kNeighbours = kTrials / 2;
-
-// Too small a scale has no reciprocal; its weights are as good as zero.
-constexpr float kLeastScale = 0x1p-126f;
-
-// The bits of the largest magnitude: those of an infinity or more where a weight is not finite.
-HWY_INLINE uint32_t LargestMagnitude(const float* weights) {
-  const Floats d;
-  const hn::RebindToUnsigned<Floats> du;
-  const auto magnitude_bits = hn::Set(du, 0x7fffffff);
-  auto largest = hn::Zero(du);
-  for (int64_t i = 0; i < kWeightGroup; i += hn::Lanes(d)) {
-    largest = hn::Max(largest, hn::And(hn::BitCast(du, hn::LoadU(d, weights + i)), magnitude_bits));
-  }
-  return hn::GetLane(hn::MaxOfLanes(du, largest));
-}
-
-template <class V>
-HWY_INLINE V Quotient(V weights, V inverse_scale, float lowest, float highest) {
-  const Floats d;
-  const auto scaled = hn::Mul(weights, inverse_scale);
-  return hn::Round(hn::Min(hn::Max(scaled, hn::Set(d, lowest)), hn::Set(d, highest)));
-}
-
-HWY_INLINE void Quotients(const float* weights, float scale, float lowest, float highest,
-                          float* quotients) {
-  const Floats d;
-  const auto inverse = hn::Set(d, 1 / scale);
-  for (int64_t i = 0; i < kWeightGroup; i += hn::Lanes(d)) {
-    hn::Store(Quotient(hn::LoadU(d, weights + i), inverse, lowest, highest), d, quotients + i);
-  }
-}
-
-// The first of the least errors of the trials; 0 where one is not a number.
-HWY_INLINE int IndexOfLeast(const float* errors) {
-  const Floats d;
-  auto least = hn::Load(d, errors);
-  for (int64_t trial = hn::Lanes(d); trial < kTrials; trial += hn::Lanes(d)) {
-    least = hn::Min(least, hn::Load(d, errors + trial));
-  }
-  const auto everywhere = hn::MinOfLanes(d, least);
-  for (int64_t trial = 0; trial < kTrials; trial += hn::Lanes(d)) {
-    const intptr_t first = hn::FindFirstTrue(d, hn::Eq(hn::Load(d, errors + trial), everywhere));
-    if (first >= 0) return static_cast<int>(trial + first);
-  }
-  return 0;
-}
-
-// The scale of trial `trial`: from kNeighbours - 1 above the code `lowest` downwards, so that the
-// largest wins where all errors are infinite, then the same of the other sign.
-HWY_ALIGN constexpr uint32_t kCodesAbove[kTrials] = {7, 6, 5, 4, 3, 2, 1, 0,
-                                                     7, 6, 5, 4, 3, 2, 1, 0};
-HWY_ALIGN constexpr float kSigns[kTrials] = {1,  1,  1,  1,  1,  1,  1,  1,
-                                             -1, -1, -1, -1, -1, -1, -1, -1};
-
-// Of numbers in [-half, half - 1], the scale with the least squared error. Each trial has a lane.
-HWY_INLINE float BestScale(const float* weights, float largest, float half) {
-  HWY_ALIGN float scales[kTrials];
-  HWY_ALIGN float errors[kTrials];
-  const Floats d;
-  const hn::RebindToUnsigned<Floats> du;
-  const uint32_t lowest = std::clamp<uint32_t>(GroupScaleCodeBelow(largest / (half + 1)), 1,
-                                               kLargestGroupScaleCode - kNeighbours + 1);
-  for (int trial = 0; trial < kTrials; trial += static_cast<int>(hn::Lanes(d))) {
-    const auto codes = hn::Add(hn::Set(du, lowest), hn::Load(du, kCodesAbove + trial));
-    const auto magnitude = hn::Mul(hn::BitCast(d, hn::ShiftLeft<20>(codes)), hn::Set(d, 0x1p104f));
-    const auto scale = hn::Mul(magnitude, hn::Load(d, kSigns + trial));
-    const auto inverse = hn::Div(hn::Set(d, 1.0f), scale);
-    auto sum = hn::Zero(d);
-    for (int64_t i = 0; i < kWeightGroup; ++i) {
-      const auto weight = hn::Set(d, weights[i]);
-      const auto quotient = Quotient(weight, inverse, -half, half - 1);
-      const auto error = hn::Sub(weight, hn::Mul(scale, quotient));
-      sum = hn::Add(sum, hn::Mul(error, error));
-    }
-    hn::Store(scale, d, scales + trial);
-    hn::Store(sum, d, errors + trial);
-  }
-  return scales[IndexOfLeast(errors)];
-}
-
-HWY_INLINE void StoreScale(float scale, std::byte* out) {
-  const uint16_t bits = BFloat16FromFloat(scale);
-  std::memcpy(out, &bits, sizeof(bits));
-}
-
-HWY_INLINE void EncodeGroupAsInt8(const float* weights, std::byte* out) {
-  const uint32_t largest_bits = LargestMagnitude(weights);
-  // The smallest bfloat16 with which the largest weight is at most 127.
-  const float least = std::bit_cast<float>(largest_bits) / 127;
-  float scale = FloatFromBFloat16(BFloat16FromFloat(least));
-  if (scale < least) {
-    scale = FloatFromBFloat16(static_cast<uint16_t>(BFloat16FromFloat(least) + 1));
-  }
-  std::byte* quotients = out + 2;
-  std::memset(quotients, 0, kWeightGroup);
-  if (largest_bits >= kInfinity) return StoreScale(NAN, out);
-  if (scale < kLeastScale) return StoreScale(0, out);
-  HWY_ALIGN float values[kWeightGroup];
-  Quotients(weights, scale, -127, 127, values);
-  for (int64_t i = 0; i < kWeightGroup; ++i) {
-    quotients[i] = static_cast<std::byte>(static_cast<int32_t>(values[i]));
-  }
-  StoreScale(scale, out);
-}
-
-// Scale and numbers q + half of a group, q in [-half, half - 1].
-HWY_INLINE void QuantizeGroup(const float* weights, float half, std::byte* scale_out,
-                              uint32_t* numbers) {
-  const uint32_t largest_bits = LargestMagnitude(weights);
-  std::fill_n(numbers, kWeightGroup, static_cast<uint32_t>(half));
-  if (largest_bits >= kInfinity) return StoreScale(NAN, scale_out);
-  if (largest_bits == 0) return StoreScale(0, scale_out);
-  const float scale = BestScale(weights, std::bit_cast<float>(largest_bits), half);
-  HWY_ALIGN float quotients[kWeightGroup];
-  Quotients(weights, scale, -half, half - 1, quotients);
-  for (int64_t i = 0; i < kWeightGroup; ++i) {
-    numbers[i] = static_cast<uint32_t>(static_cast<int32_t>(quotients[i] + half));
-  }
-  StoreScale(scale, scale_out);
-}
-
-HWY_INLINE void EncodeGroupAsInt6(const float* weights, std::byte* out) {
-  uint32_t numbers[kWeightGroup];
-  QuantizeGroup(weights, 32, out, numbers);
-  std::byte* three = out + 2;
-  for (const uint32_t* n = numbers; n != numbers + kWeightGroup; n += 4, three += 3) {
-    three[0] = static_cast<std::byte>((n[0] & 15) | (n[1] & 15) << 4);
-    three[1] = static_cast<std::byte>((n[2] & 15) | (n[3] & 15) << 4);
-    three[2] = static_cast<std::byte>(n[0] >> 4 | n[1] >> 4 << 2 | n[2] >> 4 << 4 | n[3] >> 4 << 6);
-  }
-}
-
-HWY_INLINE void EncodeGroupAsInt4(const float* weights, std::byte* out) {
-  uint32_t numbers[kWeightGroup];
-  QuantizeGroup(weights, 8, out, numbers);
-  for (int64_t i = 0; i < kWeightGroup / 2; ++i) {
-    out[2 + i] = static_cast<std::byte>(numbers[2 * i] | numbers[2 * i + 1] << 4);
-  }
-}
-
-// Fp8FromFloat of finite numbers, in 32 bits each.
-template <class V>
-HWY_INLINE hn::VFromD<hn::RebindToUnsigned<Floats>> Fp8Codes(V v) {
-  const Floats d;
-  const hn::RebindToUnsigned<Floats> du;
-  const auto bits = hn::BitCast(du, v);
-  const auto sign = hn::And(hn::ShiftRight<24>(bits), hn::Set(du, 0x80));
-  const auto magnitude =
-      hn::Min(hn::And(bits, hn::Set(du, 0x7fffffff)), hn::BitCast(du, hn::Set(d, kLargestFp8)));
-  const auto odd = hn::And(hn::ShiftRight<20>(magnitude), hn::Set(du, 1));
-  const auto rounded = hn::Add(magnitude, hn::Add(odd, hn::Set(du, 0x7ffff)));
-  const auto normal = hn::Sub(hn::ShiftRight<20>(rounded), hn::Set(du, 120 << 3));
-  const auto counter = hn::Set(d, 0x1p14f);
-  const auto counted = hn::BitCast(du, hn::Add(hn::BitCast(d, magnitude), counter));
-  const auto subnormal = hn::Sub(counted, hn::BitCast(du, counter));
-  const auto is_subnormal = hn::Lt(hn::BitCast(d, magnitude), hn::Set(d, 0x1p-6f));
-  const auto code = hn::IfThenElse(is_subnormal, hn::BitCast(d, subnormal), hn::BitCast(d, normal));
-  return hn::Or(sign, hn::BitCast(du, code));
-}
-
-HWY_INLINE void EncodeGroupAsFp8(const float* weights, std::byte* out) {
-  const Floats d;
-  const hn::RebindToUnsigned<Floats> du;
-  const uint16_t scale = Fp8ScaleFor(LargestMagnitude(weights));
-  std::memcpy(out, &scale, sizeof(scale));
-  std::byte* const codes = out + sizeof(scale);
-  if (std::isnan(FloatFromBFloat16(scale))) {
-    std::memset(codes, 0, kWeightGroup);
-    return;
-  }
-  const auto inverse = hn::Set(d, Fp8Inverse(scale));
-  HWY_ALIGN uint32_t wide[kWeightGroup];
-  for (int64_t i = 0; i < kWeightGroup; i += hn::Lanes(d)) {
-    hn::Store(Fp8Codes(hn::Mul(hn::LoadU(d, weights + i), inverse)), du, wide + i);
-  }
-  for (int64_t i = 0; i < kWeightGroup; ++i) codes[i] = static_cast<std::byte>(wide[i]);
-}
-
-HWY_INLINE void EncodeGroup(WeightFormat format, const float* weights, std::byte* out) {
-  if (format == WeightFormat::kInt8) return EncodeGroupAsInt8(weights, out);
-  if (format == WeightFormat::kFp8) return EncodeGroupAsFp8(weights, out);
-  if (format == WeightFormat::kInt6) return EncodeGroupAsInt6(weights, out);
-  EncodeGroupAsInt4(weights, out);
-}
-
-void EncodeGroups(WeightFormat format, const float* row, int64_t num_groups, std::byte* out) {
-  const size_t group_bytes = RowBytes(format, kWeightGroup);
-  for (int64_t group = 0; group < num_groups; ++group) {
-    EncodeGroup(format, row + group * kWeightGroup, out + group * group_bytes);
-  }
-}
-
-}  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace sluice
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
 namespace sluice {
 namespace {
 
-HWY_EXPORT(EncodeGroups);
+constexpr size_t kScaleBytes = 2;
 
-constexpr int8_t Low(std::byte byte) { return static_cast<int8_t>(byte & std::byte{15}); }
-constexpr int8_t High(std::byte byte) { return static_cast<int8_t>(byte >> 4); }
-
-void ReadInt6(const std::byte* three, int8_t* quotients) {
-  for (int64_t i = 0; i < kWeightGroup; i += 4, three += 3) {
-    const int8_t low[4] = {Low(three[0]), High(three[0]), Low(three[1]), High(three[1])};
-    for (int j = 0; j < 4; ++j) {
-      const auto high = static_cast<int>(three[2] >> (2 * j) & std::byte{3});
-      quotients[i + j] = static_cast<int8_t>(low[j] + 16 * high - 32);
-    }
-  }
-}
-
-void ReadInt4(const std::byte* pairs, int8_t* quotients) {
-  for (int64_t i = 0; i < kWeightGroup / 2; ++i) {
-    quotients[2 * i] = static_cast<int8_t>(Low(pairs[i]) - 8);
-    quotients[2 * i + 1] = static_cast<int8_t>(High(pairs[i]) - 8);
-  }
-}
-
-void DecodeGroup(WeightFormat format, const std::byte* group, float* weights) {
-  uint16_t bits;
-  std::memcpy(&bits, group, sizeof(bits));
-  const float scale = FloatFromBFloat16(bits);
-  int8_t quotients[kWeightGroup];
-  ReadQuotients(format, group, quotients);
-  for (int64_t i = 0; i < kWeightGroup; ++i) {
-    weights[i] =
-        scale * (format == WeightFormat::kFp8 ? FloatFromFp8(static_cast<uint8_t>(quotients[i]))
-                                              : static_cast<float>(quotients[i]));
-  }
+// Groups of a row, whose bytes must be as many.
+int64_t GroupsOf(const WeightFormatTraits& traits, size_t num_inputs, size_t bytes) {
+  const int64_t groups = static_cast<int64_t>(num_inputs) / traits.group;
+  SLUICE_CHECK(groups * traits.group == static_cast<int64_t>(num_inputs));
+  SLUICE_CHECK(groups * traits.group_bytes == static_cast<int64_t>(bytes));
+  return groups;
 }
 
 }  // namespace
-
-void ReadQuotients(WeightFormat format, const std::byte* group, int8_t* quotients) {
-  const std::byte* const bytes = group + 2;
-  if (format == WeightFormat::kInt6) return ReadInt6(bytes, quotients);
-  if (format == WeightFormat::kInt4) return ReadInt4(bytes, quotients);
-  std::memcpy(quotients, bytes, kWeightGroup);
-}
-
-void Int8FromInt6(absl::Span<const std::byte> int6, absl::Span<std::byte> int8) {
-  const size_t from_bytes = RowBytes(WeightFormat::kInt6, kWeightGroup);
-  const size_t to_bytes = RowBytes(WeightFormat::kInt8, kWeightGroup);
-  SLUICE_CHECK(int6.size() / from_bytes * to_bytes == int8.size());
-  std::byte* to = int8.data();
-  for (size_t i = 0; i < int6.size(); i += from_bytes, to += to_bytes) {
-    std::memcpy(to, &int6[i], 2);
-    ReadQuotients(WeightFormat::kInt6, &int6[i], reinterpret_cast<int8_t*>(to + 2));
-  }
-}
 
 void EncodeRow(WeightFormat format, absl::Span<const float> row, absl::Span<std::byte> out) {
-  const auto num_inputs = static_cast<int64_t>(row.size());
-  SLUICE_CHECK(out.size() == RowBytes(format, num_inputs));
-  if (format == WeightFormat::kF32) {
-    std::memcpy(out.data(), row.data(), out.size());
-  } else if (format == WeightFormat::kBF16) {
-    auto* to = reinterpret_cast<uint16_t*>(out.data());
-    std::transform(row.begin(), row.end(), to, BFloat16FromFloat);
-  } else {
-    SLUICE_CHECK(num_inputs % kWeightGroup == 0);
-    HWY_DYNAMIC_DISPATCH(EncodeGroups)
-    (format, row.data(), num_inputs / kWeightGroup, out.data());
-  }
+  const WeightFormatTraits& traits = TraitsOf(format);
+  traits.encode(row.data(), GroupsOf(traits, row.size(), out.size()), out.data());
 }
 
 void DecodeRow(WeightFormat format, absl::Span<const std::byte> bytes, absl::Span<float> row) {
-  const auto num_inputs = static_cast<int64_t>(row.size());
-  SLUICE_CHECK(bytes.size() == RowBytes(format, num_inputs));
-  if (format == WeightFormat::kF32) {
-    std::memcpy(row.data(), bytes.data(), bytes.size());
-  } else if (format == WeightFormat::kBF16) {
-    const auto* from = reinterpret_cast<const uint16_t*>(bytes.data());
-    std::transform(from, from + num_inputs, row.begin(), FloatFromBFloat16);
-  } else {
-    SLUICE_CHECK(num_inputs % kWeightGroup == 0);
-    const size_t group_bytes = RowBytes(format, kWeightGroup);
-    for (int64_t group = 0; group < num_inputs / kWeightGroup; ++group) {
-      DecodeGroup(format, bytes.data() + group * group_bytes, row.data() + group * kWeightGroup);
+  const WeightFormatTraits& traits = TraitsOf(format);
+  traits.decode(bytes.data(), GroupsOf(traits, row.size(), bytes.size()), row.data());
+}
+
+void ReadQuotients(WeightFormat format, const std::byte* group, int8_t* quotients) {
+  TraitsOf(format).read_codes(group + kScaleBytes, quotients);
+}
+
+void RegroupRows(WeightFormat from, absl::Span<const std::byte> groups, WeightFormat to,
+                 absl::Span<std::byte> out) {
+  const WeightFormatTraits& source = TraitsOf(from);
+  const WeightFormatTraits& target = TraitsOf(to);
+  SLUICE_CHECK(target.group_bytes == target.group + static_cast<int64_t>(kScaleBytes));
+  const int64_t parts = source.group / target.group;
+  SLUICE_CHECK(groups.size() / source.group_bytes * parts * target.group_bytes == out.size());
+  int8_t quotients[kMostGroup];
+  std::byte* next = out.data();
+  for (size_t i = 0; i < groups.size(); i += source.group_bytes) {
+    source.read_codes(&groups[i] + kScaleBytes, quotients);
+    for (int64_t part = 0; part < parts; ++part, next += target.group_bytes) {
+      std::memcpy(next, &groups[i], kScaleBytes);
+      std::memcpy(next + kScaleBytes, quotients + part * target.group, target.group);
     }
   }
 }
 
 }  // namespace sluice
-#endif  // HWY_ONCE

@@ -1,7 +1,7 @@
 // How the elements of a weight matrix are stored, and the row of such a matrix as bytes.
 //
 // F32 and BF16 are plain elements. INT8, INT6, INT4 and FP8 are quantised, weights only: every group
-// of 32 neighbouring inputs of one output shares a scale, and a weight is scale * q with a small
+// of 32 neighbouring inputs of one output shares a scale (INT8_G64: of 64), and a weight is scale * q with a small
 // number q: a whole one in INT8, INT6 and INT4, one of kernels/fp8.h in FP8. Groups run along K, so
 // a slice of K at multiples of 32 has the bits of the whole, and tensor-parallel ranks may quantise
 // each for themselves.
@@ -10,6 +10,7 @@
 //   F32, BF16   K elements, little-endian
 //   INT8        K / 32 groups of 34 bytes: the scale as BF16, then q as 32 signed bytes, each in
 //               [-127, 127]
+//   INT8_G64    K / 64 groups of 66 bytes, as INT8: 64 inputs share a scale
 //   INT6        K / 32 groups of 26 bytes: the scale as BF16, then q + 32, q in [-32, 31], of four
 //               weights in three bytes: the low and high halves of the first two hold the lower
 //               four bits of each, the third their upper two bits, those of the first lowest
@@ -24,76 +25,233 @@
 // and a product may then round scale * q to BF16.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <string_view>
 
 #include "absl/types/span.h"
+#include "kernels/weight_codecs.h"
 
 namespace sluice {
 
 // GPU kernels carry these numbers in their names (tests/gpu).
-enum class WeightFormat : uint8_t { kF32, kBF16, kInt8, kInt4, kFp8, kInt6 };
+enum class WeightFormat : uint8_t { kF32, kBF16, kInt8, kInt4, kFp8, kInt6, kInt8G64 };
 
-// Inputs that share a scale in quantised formats.
+// How the weights of a group are stored.
+enum class WeightCodes : uint8_t {
+  kElements,  // the weights themselves; a group is one of them
+  kSigned,    // a signed byte each, [-127, 127]
+  kPacked,    // a few bits each, several in a byte
+  kFp8,       // a byte each: a code of kernels/fp8.h
+};
+
+// Which BF16 numbers a group may have as its scale.
+enum class WeightScales : uint8_t {
+  kNone,      // groups have none
+  kBFloat16,  // any
+  kCoded,     // those of kernels/group_scale.h, which a kernel may keep in nine bits
+  kFp8,       // up to kLargestFp8Scale
+};
+
+// All that differs from one format to the next.
+struct WeightFormatTraits {
+  WeightFormat format;
+  std::string_view name;  // "INT8"
+  const char* flag;       // the value of --weights: "int8"
+  bool is_selectable;     // whether --weights accepts it
+  int bits;               // of a weight
+  WeightCodes codes;
+  WeightScales scales;
+  int64_t group;        // neighbouring inputs that share a scale; 1 where there is none
+  int64_t group_bytes;  // of a group with its scale
+  int version;          // of the encoding in files
+  WeightFormat head;    // the format of the LM head where this one is selected
+  // The format as whose rows each kind of device packs a matrix: this one, or one that holds the same
+  // scales and numbers.
+  WeightFormat on_cpu, on_gpu;
+  bool takes_fp8_activations;  // whether ActivationFormat::kFp8 goes with it
+  EncodeGroups* encode;
+  DecodeGroups* decode;
+  ReadCodes* read_codes;  // null where there are no groups
+};
+
+// One entry for each format, in the order of WeightFormat. To add a format: an entry here, and its
+// functions in weight_codecs.cc; and, where no other format's kernels multiply it, what the compiler
+// then asks for in cpu/gemm_portable.cc, cpu/gemm_quantized_codes-inl.h and cuda/tile_image.h.
+inline constexpr WeightFormatTraits kWeightFormats[] = {
+    {.format = WeightFormat::kF32,
+     .name = "F32",
+     .flag = "f32",
+     .is_selectable = true,
+     .bits = 32,
+     .codes = WeightCodes::kElements,
+     .scales = WeightScales::kNone,
+     .group = 1,
+     .group_bytes = 4,
+     .version = 1,
+     .head = WeightFormat::kF32,
+     .on_cpu = WeightFormat::kF32,
+     .on_gpu = WeightFormat::kF32,
+     .takes_fp8_activations = false,
+     .encode = EncodeF32,
+     .decode = DecodeF32,
+     .read_codes = nullptr},
+    {.format = WeightFormat::kBF16,
+     .name = "BF16",
+     .flag = "bf16",
+     .is_selectable = true,
+     .bits = 16,
+     .codes = WeightCodes::kElements,
+     .scales = WeightScales::kNone,
+     .group = 1,
+     .group_bytes = 2,
+     .version = 1,
+     .head = WeightFormat::kBF16,
+     .on_cpu = WeightFormat::kBF16,
+     .on_gpu = WeightFormat::kBF16,
+     .takes_fp8_activations = false,
+     .encode = EncodeBF16,
+     .decode = DecodeBF16,
+     .read_codes = nullptr},
+    {.format = WeightFormat::kInt8,
+     .name = "INT8",
+     .flag = "int8",
+     .is_selectable = true,
+     .bits = 8,
+     .codes = WeightCodes::kSigned,
+     .scales = WeightScales::kBFloat16,
+     .group = 32,
+     .group_bytes = 34,
+     .version = 1,
+     .head = WeightFormat::kInt8,
+     .on_cpu = WeightFormat::kInt8,
+     .on_gpu = WeightFormat::kInt8,
+     .takes_fp8_activations = false,
+     .encode = EncodeInt8,
+     .decode = DecodeInt8,
+     .read_codes = ReadBytes},
+    {.format = WeightFormat::kInt4,
+     .name = "INT4",
+     .flag = "int4",
+     .is_selectable = true,
+     .bits = 4,
+     .codes = WeightCodes::kPacked,
+     .scales = WeightScales::kCoded,
+     .group = 32,
+     .group_bytes = 18,
+     .version = 2,
+     .head = WeightFormat::kInt6,
+     .on_cpu = WeightFormat::kInt4,
+     .on_gpu = WeightFormat::kInt4,
+     .takes_fp8_activations = false,
+     .encode = EncodeInt4,
+     .decode = DecodeInt4,
+     .read_codes = ReadInt4},
+    {.format = WeightFormat::kFp8,
+     .name = "FP8",
+     .flag = "fp8",
+     .is_selectable = true,
+     .bits = 8,
+     .codes = WeightCodes::kFp8,
+     .scales = WeightScales::kFp8,
+     .group = 32,
+     .group_bytes = 34,
+     .version = 1,
+     .head = WeightFormat::kFp8,
+     .on_cpu = WeightFormat::kFp8,
+     .on_gpu = WeightFormat::kFp8,
+     .takes_fp8_activations = true,
+     .encode = EncodeFp8,
+     .decode = DecodeFp8,
+     .read_codes = ReadBytes},
+    {.format = WeightFormat::kInt6,
+     .name = "INT6",
+     .flag = "int6",
+     .is_selectable = false,  // the head beside INT4
+     .bits = 6,
+     .codes = WeightCodes::kPacked,
+     .scales = WeightScales::kCoded,
+     .group = 32,
+     .group_bytes = 26,
+     .version = 1,
+     .head = WeightFormat::kInt6,
+     .on_cpu = WeightFormat::kInt6,
+     .on_gpu = WeightFormat::kInt8,
+     .takes_fp8_activations = false,
+     .encode = EncodeInt6,
+     .decode = DecodeInt6,
+     .read_codes = ReadInt6},
+    {.format = WeightFormat::kInt8G64,
+     .name = "INT8_G64",
+     .flag = "int8-g64",
+     .is_selectable = true,
+     .bits = 8,
+     .codes = WeightCodes::kSigned,
+     .scales = WeightScales::kBFloat16,
+     .group = 64,
+     .group_bytes = 66,
+     .version = 1,
+     .head = WeightFormat::kInt8G64,
+     .on_cpu = WeightFormat::kInt8,
+     .on_gpu = WeightFormat::kInt8,
+     .takes_fp8_activations = false,
+     .encode = EncodeInt8G64,
+     .decode = DecodeInt8G64,
+     .read_codes = ReadBytes64},
+};
+inline constexpr int kNumWeightFormats = static_cast<int>(std::size(kWeightFormats));
+
+constexpr int IndexOf(WeightFormat format) { return static_cast<int>(format); }
+constexpr const WeightFormatTraits& TraitsOf(WeightFormat format) {
+  return kWeightFormats[IndexOf(format)];
+}
+static_assert(std::ranges::all_of(kWeightFormats, [](const WeightFormatTraits& traits) {
+  return &TraitsOf(traits.format) == &traits;
+}));
+
+// Inputs that share a scale in the quantised formats that kernels multiply.
 inline constexpr int64_t kWeightGroup = 32;
+static_assert(std::ranges::all_of(kWeightFormats, [](const WeightFormatTraits& traits) {
+  const bool is_native = traits.on_cpu == traits.format || traits.on_gpu == traits.format;
+  return !is_native || traits.group == 1 || traits.group == kWeightGroup;
+}));
+
+// Inputs of the largest groups.
+inline constexpr int64_t kMostGroup =
+    std::ranges::max(kWeightFormats, {}, &WeightFormatTraits::group).group;
 
 constexpr bool IsQuantized(WeightFormat format) {
-  return format != WeightFormat::kF32 && format != WeightFormat::kBF16;
+  return TraitsOf(format).codes != WeightCodes::kElements;
 }
 
-// Bytes of a row of `num_inputs` weights, a multiple of kWeightGroup in quantised formats.
+// Bytes of a row of `num_inputs` weights, a multiple of the format's group.
 constexpr size_t RowBytes(WeightFormat format, int64_t num_inputs) {
-  switch (format) {
-    case WeightFormat::kF32:
-      return static_cast<size_t>(num_inputs) * 4;
-    case WeightFormat::kBF16:
-      return static_cast<size_t>(num_inputs) * 2;
-    case WeightFormat::kInt8:
-    case WeightFormat::kFp8:
-      return static_cast<size_t>(num_inputs / kWeightGroup) * 34;
-    case WeightFormat::kInt6:
-      return static_cast<size_t>(num_inputs / kWeightGroup) * 26;
-    case WeightFormat::kInt4:
-      return static_cast<size_t>(num_inputs / kWeightGroup) * 18;
-  }
-  return 0;
+  const WeightFormatTraits& traits = TraitsOf(format);
+  return static_cast<size_t>(num_inputs / traits.group * traits.group_bytes);
 }
 
-// "F32", "BF16", "INT8", "INT6", "INT4", "FP8".
-constexpr std::string_view Name(WeightFormat format) {
-  switch (format) {
-    case WeightFormat::kF32:
-      return "F32";
-    case WeightFormat::kBF16:
-      return "BF16";
-    case WeightFormat::kInt8:
-      return "INT8";
-    case WeightFormat::kInt6:
-      return "INT6";
-    case WeightFormat::kInt4:
-      return "INT4";
-    case WeightFormat::kFp8:
-      return "FP8";
-  }
-  return "?";
-}
+// "F32", "BF16", "INT8", "INT6", "INT4", "FP8", "INT8_G64".
+constexpr std::string_view Name(WeightFormat format) { return TraitsOf(format).name; }
 
 // Writes `row` in `format`. BF16 rounds to nearest even. INT8 takes the scale that holds the
 // largest weight of a group; INT6 and INT4, of 16 scales near that, the one with the least squared
 // error; FP8 that of Fp8ScaleFor. The bits are the same on every machine. Weights that no scale
 // holds become the largest that one does, those that are not finite make their whole group not a
-// number. REQUIRES: out.size() == RowBytes(format, row.size()); in quantised formats row.size() is
-// a multiple of kWeightGroup.
+// number. REQUIRES: out.size() == RowBytes(format, row.size()); row.size() is a multiple of the
+// format's group.
 void EncodeRow(WeightFormat format, absl::Span<const float> row, absl::Span<std::byte> out);
 
 // The numbers q of a group that begins at `group`; of FP8 their codes.
-// REQUIRES: `format` is quantised; quotients has kWeightGroup elements.
+// REQUIRES: `format` is quantised; quotients has as many elements as its groups.
 void ReadQuotients(WeightFormat format, const std::byte* group, int8_t* quotients);
 
-// INT6 groups as INT8 groups of the same scales and numbers.
-// REQUIRES: `int6` is whole groups, and `int8` as many.
-void Int8FromInt6(absl::Span<const std::byte> int6, absl::Span<std::byte> int8);
+// Groups of `from` as groups of `to` with the same scales and numbers.
+// REQUIRES: both are quantised, `to` with a byte for each number, and its groups divide those of
+// `from`; `groups` is whole groups, and `out` as large as `to` has them.
+void RegroupRows(WeightFormat from, absl::Span<const std::byte> groups, WeightFormat to,
+                 absl::Span<std::byte> out);
 
 // The exact weights of a row that EncodeRow wrote, or that a file holds.
 // REQUIRES: bytes.size() == RowBytes(format, row.size()).

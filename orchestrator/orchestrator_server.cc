@@ -32,7 +32,7 @@ ModelDescription Describe(const ModelConfig& config, const SamplingOptions& samp
   model.architecture = config.model_type;
   model.vocabulary_size = config.vocab_size;
   model.max_positions = config.max_positions;
-  model.num_layers = config.num_layers;
+  model.num_layers = config.num_layers();
   model.hidden_size = config.hidden_size;
   model.weights = weights;
   model.eos_token_ids.assign(config.eos_token_ids.begin(), config.eos_token_ids.end());
@@ -81,8 +81,8 @@ std::string NameOf(const std::string& address) {
 }
 
 std::function<int32_t(int32_t)> LongestLikeOf(const ModelConfig& config) {
-  if (!config.rotary() || !config.rope.depends_on_length()) return nullptr;
-  return [rope = config.rope](int32_t length) { return rope.LongestLike(length); };
+  if (!config.depends_on_length()) return nullptr;
+  return [config](int32_t length) { return config.LongestLike(length); };
 }
 
 // Puts the draft model's context into `engine`. INVALID_ARGUMENT where it has other tokens; errors of

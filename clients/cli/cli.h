@@ -8,8 +8,16 @@
 
 namespace sluice {
 
-// Runs the command that the first argument names with the rest; returns the exit status as in
-// exit_code.h.
-int RunCli(absl::Span<const std::string> arguments, Environment& environment);
+struct Command {
+  const char* name;
+  const char* summary;  // a line of `sluice help`
+  // Takes the arguments after the name; returns the exit status as in exit_code.h.
+  int (*run)(absl::Span<const std::string> arguments, Environment& environment);
+};
+
+// Runs that one of `commands` which the first argument names, with the rest; returns its exit
+// status.
+int RunCli(absl::Span<const std::string> arguments, absl::Span<const Command> commands,
+           Environment& environment);
 
 }  // namespace sluice

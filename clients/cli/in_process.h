@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "kernels/cpu/instruction_set.h"
-#include "kernels/device.h"
+#include "kernels/device/make_backend.h"
 #include "kernels/gpu/gpu_facts.h"
 #include "orchestrator/drafts/draft_mode.h"
 #include "orchestrator/drafts/draft_policy.h"

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "clients/cli/cli.h"
+#include "clients/cli/command_table.h"
 #include "clients/cli/in_process.h"
 #include "clients/cli/line_editor.h"
 #include "kernels/usable_memory.h"
@@ -95,5 +96,5 @@ int main(int argc, char** argv) {
       .make_line_editor = [] { return sluice::MakeLineEditor(HistoryFile()); },
   };
   const std::vector<std::string> arguments(argv + 1, argv + argc);
-  return sluice::RunCli(arguments, environment);
+  return sluice::RunCli(arguments, sluice::AllCommands(), environment);
 }

@@ -107,13 +107,13 @@ void AddArrangementFlags(FlagSet& flags, ModelFlags* into) {
                   FlagSet::IntegerFrom(1, kMostProcesses, &into->pp));
   flags.AddParsed(
       "weights", "TYPE",
-      "Keep matrices as f32, bf16, int8, int4 or fp8 (quantized while they are read, unless "
-      "`sluice quantize` has done it); fp8-w8a8: as fp8, and round what layers multiply with them "
-      "to FP8, too; auto: as the file stores them. Default auto.",
+      "Keep matrices as f32, bf16, int8, int4, fp8 or int8-g64 (quantized while they are read, "
+      "unless `sluice quantize` has done it); fp8-w8a8: as fp8, and round what layers multiply "
+      "with them to FP8, too; auto: as the file stores them. Default auto.",
       [into](const std::string& text) { return SetWeights(text, &into->weights); });
   flags.AddParsed("kv_dtype", "TYPE",
                   "Keep keys and values as f32, bf16, which holds twice the positions, or fp8, "
-                  "nearly four times. Default f32.",
+                  "nearly four times. Default f32; on GPUs bf16.",
                   [into](const std::string& text) { return SetKvDType(text, &into->kv); });
   flags.Add("rope_scaling", "SCALING",
             "How rotary positions are stretched, instead of what config.json says: a type and its "

@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "clients/cli/flags.h"
 #include "kernels/cpu/instruction_set.h"
-#include "kernels/device.h"
+#include "kernels/device/make_backend.h"
 #include "kernels/gpu/gpu_facts.h"
 #include "orchestrator/drafts/draft_mode.h"
 #include "orchestrator/drafts/draft_policy.h"
@@ -48,7 +48,7 @@ struct ModelFlags {
   int num_ranks() const { return tp.value_or(1); }
   int num_stages() const { return pp.value_or(1); }
   WeightType weight_type() const { return weights.value_or(WeightType::kAuto); }
-  DType kv_dtype() const { return kv.value_or(DType::kF32); }
+  DType kv_dtype() const { return kv.value_or(DefaultKvDType(on_gpu())); }
   bool on_gpu() const { return device.has_value() && device->kind == DeviceKind::kCuda; }
   // 0: what GPUs have left.
   uint64_t kv_cache_size_mib() const { return kv_cache_mib.value_or(on_gpu() ? 0 : 512); }

@@ -68,12 +68,7 @@ WeightFormat FormatWithoutFiles(const ModelConfig& config, WeightType type) {
   if (type == WeightType::kAuto && config.quantization.has_value()) {
     return config.quantization->format;
   }
-  if (type == WeightType::kFp8W8A8) return WeightFormat::kFp8;
-  for (const WeightFormat format :
-       {WeightFormat::kF32, WeightFormat::kInt8, WeightFormat::kInt4, WeightFormat::kFp8}) {
-    if (Name(type) == std::string(TypeName(format))) return format;
-  }
-  return WeightFormat::kBF16;
+  return type.format.value_or(WeightFormat::kBF16).weights;
 }
 
 absl::StatusOr<WeightFormat> ChooseFormat(const std::string& folder, const ModelConfig& config,

@@ -15,7 +15,7 @@ using Arguments = std::vector<std::string>;
 uint64_t KvCacheMib(const PipelineSpec& spec, const ModelConfig& config, const ShardPlan& shard) {
   if (spec.flags.kv_cache_size_mib() == 0) return 0;
   const auto part = static_cast<double>(shard.layers.size() * shard.kv_heads.size());
-  const double all = static_cast<double>(config.num_layers) * config.num_kv_heads;
+  const double all = static_cast<double>(config.num_layers()) * config.num_kv_heads;
   const double mib = static_cast<double>(spec.flags.kv_cache_size_mib()) * part / all;
   return std::max<uint64_t>(1, static_cast<uint64_t>(mib + 0.999999));
 }

@@ -23,7 +23,7 @@ struct QuantizeFlags {
 };
 
 absl::Status SetFormat(const std::string& text, std::optional<WeightFormat>* into) {
-  for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kInt4, WeightFormat::kFp8}) {
+  for (const WeightFormat format : QuantizedFormats()) {
     if (text == TypeName(format)) *into = format;
   }
   if (into->has_value()) return absl::OkStatus();
@@ -31,15 +31,16 @@ absl::Status SetFormat(const std::string& text, std::optional<WeightFormat>* int
   const char* const hint =
       text == "fp8-w8a8" ? " (OUT with fp8 is served with --weights fp8-w8a8, too)" : "";
   return absl::InvalidArgumentError(
-      absl::StrCat("\"", text, "\"; accepted: int8, int4, fp8", hint));
+      absl::StrCat("\"", text, "\"; accepted: ", QuantizedTypeNames(", ", ", "), hint));
 }
 
 void AddQuantizeFlags(FlagSet& flags, QuantizeFlags* into) {
   flags.AddPositional(&into->model);
   flags.AddPositional(&into->out);
-  flags.AddParsed("weights", "TYPE",
-                  "int8 or fp8 (about half the size of bf16), or int4 (about three tenths).",
-                  [into](const std::string& text) { return SetFormat(text, &into->format); });
+  flags.AddParsed(
+      "weights", "TYPE",
+      "int8, int8-g64 or fp8 (about half the size of bf16), or int4 (about three tenths).",
+      [into](const std::string& text) { return SetFormat(text, &into->format); });
   flags.AddParsed("threads", "N", "Threads that quantize. Default: one per core.",
                   FlagSet::IntegerFrom(1, kMostThreads, &into->threads));
 }
@@ -49,7 +50,8 @@ absl::Status CheckFlags(const QuantizeFlags& flags) {
     return absl::InvalidArgumentError("give MODEL and OUT, the folders to read and to make");
   }
   if (flags.format.has_value()) return absl::OkStatus();
-  return absl::InvalidArgumentError("give --weights int8, --weights int4 or --weights fp8");
+  return absl::InvalidArgumentError(
+      absl::StrCat("give --weights ", QuantizedTypeNames(", --weights ", " or --weights ")));
 }
 
 std::string SummaryText(const QuantizeFlags& flags, const QuantizeResult& result) {
@@ -80,8 +82,10 @@ int QuantizeCommand(absl::Span<const std::string> arguments, Environment& enviro
       "quantize", "[flags] MODEL OUT",
       "Writes the model of folder MODEL, a Hugging Face folder in F32, F16 or BF16, to the "
       "new folder OUT with quantized weights, which every command that takes --model "
-      "serves. What --weights int8, int4 or fp8 makes of MODEL while it is read has the "
-      "same bits; OUT saves doing it again, and the space.");
+      "serves. What --weights " +
+          QuantizedTypeNames(", ", " or ") +
+          " makes of MODEL while it is read has the same bits; OUT saves doing it again, and the "
+          "space.");
   AddQuantizeFlags(flags, &quantize_flags);
   if (const std::optional<int> exit = ParseOrExit(flags, arguments, environment)) return *exit;
   if (const absl::Status usage = CheckFlags(quantize_flags); !usage.ok()) {

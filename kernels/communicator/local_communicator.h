@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "kernels/communicator/communicator.h"
+#include "kernels/communicator.h"
 #include "kernels/communicator/wiring_identity.h"
 
 namespace sluice {

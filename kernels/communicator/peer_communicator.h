@@ -7,7 +7,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/string_view.h"
-#include "kernels/communicator/communicator.h"
+#include "kernels/communicator.h"
 #include "kernels/communicator/wiring_identity.h"
 
 namespace sluice {

@@ -24,7 +24,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "kernels/communicator/communicator.h"
+#include "kernels/communicator.h"
 #include "kernels/communicator/wiring_identity.h"
 
 namespace sluice {

@@ -14,7 +14,7 @@
 
 namespace sluice {
 
-// Backend::PagedAttention.
+// Ops::PagedAttention.
 void PagedAttention(CpuContext& context, MatrixView q, const CpuKvPool& pool, int layer,
                     const AttentionOptions& options, MatrixView out);
 

@@ -14,11 +14,11 @@
 #include "kernels/cpu/gather.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/kv_pool.h"
+#include "kernels/cpu/layer_ops.h"
 #include "kernels/cpu/memory.h"
 #include "kernels/cpu/norm.h"
 #include "kernels/cpu/numa.h"
 #include "kernels/cpu/packed_matrix.h"
-#include "kernels/cpu/rope.h"
 #include "kernels/cpu/sample.h"
 #include "kernels/cpu/softmax.h"
 #include "kernels/cpu/top_k.h"
@@ -111,10 +111,6 @@ class CpuBackend final : public Backend {
     sluice::RmsNorm(context_, x, weight, eps, out);
   }
 
-  void HeadRmsNorm(MatrixView x, int head_dim, const float* weight, float eps) override {
-    sluice::HeadRmsNorm(context_, x, head_dim, weight, eps);
-  }
-
   void LayerNorm(MatrixView x, const float* weight, const float* bias, float eps,
                  MatrixView out) override {
     sluice::LayerNorm(context_, x, weight, bias, eps, out);
@@ -125,12 +121,9 @@ class CpuBackend final : public Backend {
     sluice::Gemm(context_, x, static_cast<const CpuPackedMatrix&>(weights), out, epilogue);
   }
 
-  void Rope(MatrixView x, int head_dim, const RopeTables& tables, RopeLayout layout) override {
-    sluice::Rope(context_, x, head_dim, tables, layout);
-  }
-
-  void StoreKv(MatrixView keys, MatrixView values, int layer, KvPool& pool) override {
-    sluice::StoreKv(context_, keys, values, layer, static_cast<CpuKvPool&>(pool));
+  void ApplyQkNormRopeAndStoreKv(MatrixView qkv, const QkNormRopeParams& params, int layer,
+                                 KvPool& pool) override {
+    sluice::ApplyQkNormRopeAndStoreKv(context_, qkv, params, layer, static_cast<CpuKvPool&>(pool));
   }
 
   void CopyBlocks(absl::Span<const KvBlockCopy> copies, KvPool& pool) override {
@@ -142,8 +135,6 @@ class CpuBackend final : public Backend {
     sluice::PagedAttention(context_, q, static_cast<const CpuKvPool&>(pool), layer, options, out);
   }
 
-  void AddBias(const float* bias, MatrixView x) override { sluice::AddBias(context_, bias, x); }
-
   void Scale(float factor, MatrixView x) override { sluice::Scale(context_, factor, x); }
 
   void AddResidual(MatrixView x, MatrixView residual) override {
@@ -152,6 +143,11 @@ class CpuBackend final : public Backend {
 
   void TreeAdd(absl::Span<const MatrixView> partials, MatrixView out) override {
     sluice::TreeAdd(context_, partials, out);
+  }
+
+  void TreeAddToResidual(absl::Span<const MatrixView> partials,
+                         const ResidualUpdate& update) override {
+    sluice::TreeAddToResidual(context_, partials, update);
   }
 
   void LogSoftmax(MatrixView x, MatrixView out) override { sluice::LogSoftmax(context_, x, out); }

@@ -7,16 +7,16 @@
 
 namespace sluice {
 
-// Backend::AddBias.
+// x[t, n] += bias[n].
 void AddBias(CpuContext& context, const float* bias, MatrixView x);
 
-// Backend::Scale.
+// Ops::Scale.
 void Scale(CpuContext& context, float factor, MatrixView x);
 
-// Backend::AddResidual.
+// Ops::AddResidual.
 void AddResidual(CpuContext& context, MatrixView x, MatrixView residual);
 
-// Backend::TreeAdd.
+// Ops::TreeAdd.
 void TreeAdd(CpuContext& context, absl::Span<const MatrixView> partials, MatrixView out);
 
 }  // namespace sluice

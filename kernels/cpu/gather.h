@@ -7,11 +7,11 @@
 
 namespace sluice {
 
-// Backend::GatherRows.
+// Ops::GatherRows.
 void GatherRows(CpuContext& context, MatrixView table, absl::Span<const int32_t> rows,
                 MatrixView out);
 
-// Backend::GatherElements.
+// Ops::GatherElements.
 void GatherElements(MatrixView x, absl::Span<const MatrixElement> elements,
                     absl::Span<float> values);
 

@@ -124,7 +124,9 @@ void ReserveGemm(CpuContext& context, const CpuPackedMatrix& weights, int64_t ma
   context.scratch.Reserve(
       GemmTask::ScratchFloats(weights, std::min(weights.kernel().most_rows, max_rows)));
   ReserveActivations(context, weights, max_rows);
-  if (weights.fp8_activations()) context.rounded.Reserve(max_rows * weights.num_inputs());
+  if (weights.activations() == ActivationFormat::kFp8) {
+    context.rounded.Reserve(max_rows * weights.num_inputs());
+  }
 }
 
 void Gemm(CpuContext& context, MatrixView x, const CpuPackedMatrix& weights, MatrixView out,
@@ -133,7 +135,7 @@ void Gemm(CpuContext& context, MatrixView x, const CpuPackedMatrix& weights, Mat
   SLUICE_CHECK(!weights.gated() || epilogue.activation.has_value());
   SLUICE_CHECK(x.rows == out.rows && x.dtype == DType::kF32);
   if (x.rows == 0) return;
-  if (weights.fp8_activations()) x = RoundedToFp8(context, x, weights);
+  if (weights.activations() == ActivationFormat::kFp8) x = RoundedToFp8(context, x, weights);
   const GemmActivations activations = PrepareActivations(context, x, weights);
   const int64_t block_rows = BlockRows(weights, x.rows, activations.tile_rows);
   const int64_t num_blocks = (x.rows + block_rows - 1) / block_rows;

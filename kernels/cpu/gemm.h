@@ -12,7 +12,7 @@
 
 namespace sluice {
 
-// Backend::Gemm.
+// Ops::Gemm.
 void Gemm(CpuContext& context, MatrixView x, const CpuPackedMatrix& weights, MatrixView out,
           const GemmEpilogue& epilogue);
 

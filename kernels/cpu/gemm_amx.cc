@@ -53,18 +53,6 @@ bool VectorsHaveBitsOfTiles() {
   return have;
 }
 
-void MultiplyWithAmx(const SliceRun& run) { AmxGemm<AmxTiles>::Multiply(run); }
-void MultiplyInt8WithAmx(const SliceRun& run) {
-  AmxQuantizedGemm<AmxTiles, WeightFormat::kInt8>::Multiply(run);
-}
-void MultiplyInt6WithAmx(const SliceRun& run) {
-  AmxQuantizedGemm<AmxTiles, WeightFormat::kInt6>::Multiply(run);
-}
-void MultiplyInt4WithAmx(const SliceRun& run) {
-  AmxQuantizedGemm<AmxTiles, WeightFormat::kInt4>::Multiply(run);
-}
-void MultiplyFp8WithAmx(const SliceRun& run) {
-  AmxQuantizedGemm<AmxTiles, WeightFormat::kFp8>::Multiply(run);
-}
+MultiplySlice* AmxMultiply(WeightFormat format) { return MultiplyOnTiles<AmxTiles>(format); }
 
 }  // namespace sluice

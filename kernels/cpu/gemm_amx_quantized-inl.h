@@ -8,7 +8,9 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <utility>
 
 #include "kernels/cpu/gemm_amx-inl.h"
 #include "kernels/cpu/gemm_quantized_stream.h"
@@ -111,5 +113,26 @@ struct AmxQuantizedGemm {
     WithTiles<Tiles>(run, [&]<int kVectors>() { MultiplyPanel<kVectors>(run); });
   }
 };
+
+// GemmKernel::multiply of weights in kFormat; null for what tiles do not multiply.
+template <class Tiles, WeightFormat kFormat>
+constexpr MultiplySlice* kMultiplyOnTiles = nullptr;
+template <class Tiles, WeightFormat kFormat>
+requires(IsQuantized(kFormat) &&
+         TraitsOf(kFormat).on_cpu ==
+             kFormat) constexpr MultiplySlice* kMultiplyOnTiles<Tiles, kFormat> =
+    AmxQuantizedGemm<Tiles, kFormat>::Multiply;
+template <class Tiles>
+constexpr MultiplySlice* kMultiplyOnTiles<Tiles, WeightFormat::kBF16> = AmxGemm<Tiles>::Multiply;
+
+template <class Tiles>
+MultiplySlice* MultiplyOnTiles(WeightFormat format) {
+  static constexpr auto kByFormat = []<size_t... kIndices>(std::index_sequence<kIndices...>) {
+    return std::array<MultiplySlice*, kNumWeightFormats>{
+        kMultiplyOnTiles<Tiles, static_cast<WeightFormat>(kIndices)>...};
+  }
+  (std::make_index_sequence<kNumWeightFormats>());
+  return kByFormat[IndexOf(format)];
+}
 
 }  // namespace sluice

@@ -363,16 +363,8 @@ constexpr GemmKernel kKernel{.activations = ActivationLayout::kBFloat16Tiles,
 
 template <class Products>
 const GemmKernel& KernelFor(WeightFormat format) {
-  switch (format) {
-    case WeightFormat::kInt6:
-      return kKernel<Int6, Products>;
-    case WeightFormat::kInt4:
-      return kKernel<Int4, Products>;
-    case WeightFormat::kFp8:
-      return kKernel<Fp8, Products>;
-    default:
-      return kKernel<Int8, Products>;
-  }
+  return WithCode(format,
+                  []<class Code, class>() -> const GemmKernel& { return kKernel<Code, Products>; });
 }
 
 }  // namespace
@@ -384,35 +376,19 @@ const GemmKernel& Avx512QuantizedGemmKernel(WeightFormat format, PairProducts pr
 
 QuantizedSlice QuantizedSliceOf(WeightFormat format, const std::byte* w, int64_t width,
                                 int64_t groups) {
-  switch (format) {
-    case WeightFormat::kInt6:
-      return SliceOf<Int6>(w, width, groups);
-    case WeightFormat::kInt4:
-      return SliceOf<Int4>(w, width, groups);
-    default:
-      return SliceOf<Int8>(w, width, groups);
-  }
+  return WithCode(format, [&]<class Code, class>() { return SliceOf<Code>(w, width, groups); });
 }
 
 void UnpackQuantized(WeightFormat format, const std::byte* w, int64_t width, int64_t groups,
                      std::byte* stream) {
-  switch (format) {
-    case WeightFormat::kInt6:
-      return UnpackPanel<Int6Numbers>(w, width, groups, stream);
-    case WeightFormat::kInt4:
-      return UnpackPanel<Int4Numbers>(w, width, groups, stream);
-    case WeightFormat::kFp8:
-      return UnpackPanel<Fp8>(w, width, groups, stream);
-    default:
-      return UnpackPanel<Int8>(w, width, groups, stream);
-  }
+  WithCode(format, [&]<class, class Numbers>() { UnpackPanel<Numbers>(w, width, groups, stream); });
 }
 
 void AddScaledGroups(WeightFormat format, const GroupRun& groups, int64_t rows, int64_t width,
                      float* sums) {
-  const bool are_coded = format == WeightFormat::kInt6 || format == WeightFormat::kInt4;
-  return are_coded ? AddScaledOf<CodedScales>(groups, rows, width, sums)
-                   : AddScaledOf<BFloat16Scales>(groups, rows, width, sums);
+  WithCode(format, [&]<class Code, class>() {
+    AddScaledOf<typename Code::Scales>(groups, rows, width, sums);
+  });
 }
 
 }  // namespace sluice

@@ -62,16 +62,7 @@ void AddRows(const FewRowsGroups& groups, int64_t rows) {
 }  // namespace
 
 void AddFewRowsOfGroups(WeightFormat format, const FewRowsGroups& groups, int64_t rows) {
-  switch (format) {
-    case WeightFormat::kInt6:
-      return AddRows<Int6Numbers>(groups, rows);
-    case WeightFormat::kInt4:
-      return AddRows<Int4Numbers>(groups, rows);
-    case WeightFormat::kFp8:
-      return AddRows<Fp8>(groups, rows);
-    default:
-      return AddRows<Int8>(groups, rows);
-  }
+  WithCode(format, [&]<class, class Numbers>() { AddRows<Numbers>(groups, rows); });
 }
 
 }  // namespace sluice

@@ -1,12 +1,15 @@
 #include "kernels/cpu/gemm_kernel.h"
 
+#include <array>
+#include <optional>
+
 namespace sluice {
 
 #if defined(__x86_64__)
 namespace {
 
 // The packed weights of `vectors`, multiplied on tiles.
-GemmKernel OnTiles(const GemmKernel& vectors, void (*multiply)(const SliceRun&)) {
+GemmKernel OnTiles(const GemmKernel& vectors, MultiplySlice* multiply) {
   return {.activations = ActivationLayout::kBFloat16Blocks,
           .depth_step = kRowsDepth,
           .tile_rows = kRowsStep,
@@ -25,23 +28,17 @@ const GemmKernel& OfVectors(WeightFormat format) {
 }
 
 const GemmKernel& AmxGemmKernel(WeightFormat format) {
-  static const GemmKernel bf16 = OnTiles(OfVectors(WeightFormat::kBF16), MultiplyWithAmx);
-  static const GemmKernel int8 = OnTiles(OfVectors(WeightFormat::kInt8), MultiplyInt8WithAmx);
-  static const GemmKernel int6 = OnTiles(OfVectors(WeightFormat::kInt6), MultiplyInt6WithAmx);
-  static const GemmKernel int4 = OnTiles(OfVectors(WeightFormat::kInt4), MultiplyInt4WithAmx);
-  static const GemmKernel fp8 = OnTiles(OfVectors(WeightFormat::kFp8), MultiplyFp8WithAmx);
-  switch (format) {
-    case WeightFormat::kInt8:
-      return int8;
-    case WeightFormat::kInt6:
-      return int6;
-    case WeightFormat::kInt4:
-      return int4;
-    case WeightFormat::kFp8:
-      return fp8;
-    default:
-      return bf16;
-  }
+  static const auto& kernels = *[] {
+    auto* const made = new std::array<std::optional<GemmKernel>, kNumWeightFormats>;
+    for (const WeightFormatTraits& traits : kWeightFormats) {
+      const bool is_native = traits.on_cpu == traits.format && traits.format != WeightFormat::kF32;
+      if (!is_native) continue;
+      (*made)[IndexOf(traits.format)].emplace(
+          OnTiles(OfVectors(traits.format), AmxMultiply(traits.format)));
+    }
+    return made;
+  }();
+  return *kernels[IndexOf(format)];
 }
 
 }  // namespace

@@ -78,6 +78,8 @@ struct SliceRun {
   SumsReady ready;
 };
 
+using MultiplySlice = void(const SliceRun& run);
+
 struct GemmKernel {
   ActivationLayout activations;
   // What each unpacked weight is too large by, so that the kernel asks for x_sums; or 0.
@@ -96,24 +98,20 @@ struct GemmKernel {
   // Bytes of a packed slice of `width` outputs, padding included; those of its rows where null.
   int64_t (*slice_bytes)(int64_t width, int64_t depth) = nullptr;
   void (*pack)(const PackRun& run);
-  void (*multiply)(const SliceRun& run);
+  MultiplySlice* multiply;
 };
 
+// Of those formats that the CPU multiplies (WeightFormatTraits::on_cpu), here as below.
 const GemmKernel& GemmKernelFor(InstructionSet set, WeightFormat format);
 
-// Of all formats, for any machine; F32 always.
+// For any machine; of F32 always.
 const GemmKernel& PortableGemmKernel(WeightFormat format);
 // All but F32, for x86-64 machines that support InstructionSet::kAvx512Bf16.
 const GemmKernel& Avx512Bf16GemmKernel(WeightFormat format, PairProducts products);
 // The part of it for quantised formats.
 const GemmKernel& Avx512QuantizedGemmKernel(WeightFormat format, PairProducts products);
-// GemmKernel::multiply of BF16 and quantised weights, for those that support
-// InstructionSet::kAmxBf16.
-void MultiplyWithAmx(const SliceRun& run);
-void MultiplyInt8WithAmx(const SliceRun& run);
-void MultiplyInt6WithAmx(const SliceRun& run);
-void MultiplyInt4WithAmx(const SliceRun& run);
-void MultiplyFp8WithAmx(const SliceRun& run);
+// GemmKernel::multiply for machines that support InstructionSet::kAmxBf16; of all but F32.
+MultiplySlice* AmxMultiply(WeightFormat format);
 // Whether vectors have the bits of this processor's tiles, so that few rows go by them. REQUIRES: it
 // supports InstructionSet::kAmxBf16.
 bool VectorsHaveBitsOfTiles();

@@ -7,8 +7,10 @@
 //              i * width + n
 //   FP8        as INT8, with the codes of q
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "kernels/check.h"
 #include "kernels/cpu/gemm_kernel.h"
@@ -246,12 +248,25 @@ void MultiplyQuantized(const SliceRun& run) {
   }
 }
 
-void MultiplyF32(const SliceRun& run) { MultiplyPlain<float>(run); }
-void MultiplyBf16(const SliceRun& run) { MultiplyPlain<uint16_t>(run); }
-void MultiplyInt8(const SliceRun& run) { MultiplyQuantized<Int8>(run); }
-void MultiplyInt6(const SliceRun& run) { MultiplyQuantized<Int6>(run); }
-void MultiplyInt4(const SliceRun& run) { MultiplyQuantized<Int4>(run); }
-void MultiplyFp8(const SliceRun& run) { MultiplyQuantized<Fp8>(run); }
+// GemmKernel::multiply of a format that the CPU multiplies.
+MultiplySlice* MultiplyOf(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kF32:
+      return MultiplyPlain<float>;
+    case WeightFormat::kBF16:
+      return MultiplyPlain<uint16_t>;
+    case WeightFormat::kInt8:
+      return MultiplyQuantized<Int8>;
+    case WeightFormat::kInt6:
+      return MultiplyQuantized<Int6>;
+    case WeightFormat::kInt4:
+      return MultiplyQuantized<Int4>;
+    case WeightFormat::kFp8:
+      return MultiplyQuantized<Fp8>;
+    default:
+      return nullptr;
+  }
+}
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
@@ -275,67 +290,55 @@ void PackPlain(const PackRun& run) {
   }
 }
 
-// kCodeBytes of a group follow its scale.
-template <int64_t kCodeBytes>
+// The codes of a group follow its scale.
+template <WeightFormat kFormat>
 void PackQuantized(const PackRun& run) {
+  constexpr int64_t kGroupBytes = TraitsOf(kFormat).group_bytes;
   std::byte* out = run.out;
   for (int64_t group = 0; group < run.depth / kWeightGroup; ++group) {
     for (int64_t n = 0; n < run.outputs; ++n) {
-      const std::byte* from = run.rows + n * run.row_bytes + group * (kCodeBytes + 2);
+      const std::byte* from = run.rows + n * run.row_bytes + group * kGroupBytes;
       std::memcpy(out + 2 * n, from, 2);
-      for (int64_t i = 0; i < kCodeBytes; ++i) out[(2 + i) * run.width + n] = from[2 + i];
+      for (int64_t i = 2; i < kGroupBytes; ++i) out[i * run.width + n] = from[i];
     }
-    out += (2 + kCodeBytes) * run.width;
+    out += kGroupBytes * run.width;
   }
 }
 
-HWY_EXPORT(MultiplyF32);
-HWY_EXPORT(MultiplyBf16);
-HWY_EXPORT(MultiplyInt8);
-HWY_EXPORT(MultiplyInt6);
-HWY_EXPORT(MultiplyInt4);
-HWY_EXPORT(MultiplyFp8);
+HWY_EXPORT(MultiplyOf);
 
-// The tables of HWY_EXPORT are per function, so each needs its own caller.
-void CallF32(const SliceRun& run) { HWY_DYNAMIC_DISPATCH(MultiplyF32)(run); }
-void CallBf16(const SliceRun& run) { HWY_DYNAMIC_DISPATCH(MultiplyBf16)(run); }
-void CallInt8(const SliceRun& run) { HWY_DYNAMIC_DISPATCH(MultiplyInt8)(run); }
-void CallInt6(const SliceRun& run) { HWY_DYNAMIC_DISPATCH(MultiplyInt6)(run); }
-void CallInt4(const SliceRun& run) { HWY_DYNAMIC_DISPATCH(MultiplyInt4)(run); }
-void CallFp8(const SliceRun& run) { HWY_DYNAMIC_DISPATCH(MultiplyFp8)(run); }
-
-constexpr GemmKernel Kernel(ActivationLayout activations, void (*pack)(const PackRun&),
-                            void (*multiply)(const SliceRun&)) {
-  return {.activations = activations, .depth_step = 1, .pack = pack, .multiply = multiply};
+// By the target of the moment, which tests change.
+template <WeightFormat kFormat>
+void Multiply(const SliceRun& run) {
+  HWY_DYNAMIC_DISPATCH(MultiplyOf)(kFormat)(run);
 }
 
-constexpr GemmKernel kF32 = Kernel(ActivationLayout::kFloats, PackPlain<float>, CallF32);
-constexpr GemmKernel kBf16 =
-    Kernel(ActivationLayout::kRoundedFloats, PackPlain<uint16_t>, CallBf16);
-constexpr GemmKernel kInt8 = Kernel(ActivationLayout::kRoundedFloats, PackQuantized<32>, CallInt8);
-constexpr GemmKernel kInt6 = Kernel(ActivationLayout::kRoundedFloats, PackQuantized<24>, CallInt6);
-constexpr GemmKernel kInt4 = Kernel(ActivationLayout::kRoundedFloats, PackQuantized<16>, CallInt4);
-constexpr GemmKernel kFp8 = Kernel(ActivationLayout::kRoundedFloats, PackQuantized<32>, CallFp8);
+template <WeightFormat kFormat>
+constexpr GemmKernel KernelOf() {
+  GemmKernel kernel{.activations = ActivationLayout::kRoundedFloats,
+                    .depth_step = 1,
+                    .pack = PackQuantized<kFormat>,
+                    .multiply = Multiply<kFormat>};
+  if (kFormat == WeightFormat::kF32) {
+    kernel.activations = ActivationLayout::kFloats;
+    kernel.pack = PackPlain<float>;
+  } else if (kFormat == WeightFormat::kBF16) {
+    kernel.pack = PackPlain<uint16_t>;
+  }
+  return kernel;
+}
+
+template <size_t... kIndices>
+constexpr std::array<GemmKernel, kNumWeightFormats> KernelsOf(std::index_sequence<kIndices...>) {
+  return {KernelOf<static_cast<WeightFormat>(kIndices)>()...};
+}
 
 }  // namespace
 
 const GemmKernel& PortableGemmKernel(WeightFormat format) {
-  switch (format) {
-    case WeightFormat::kF32:
-      return kF32;
-    case WeightFormat::kBF16:
-      return kBf16;
-    case WeightFormat::kInt8:
-      return kInt8;
-    case WeightFormat::kInt6:
-      return kInt6;
-    case WeightFormat::kInt4:
-      return kInt4;
-    case WeightFormat::kFp8:
-      return kFp8;
-  }
-  SLUICE_CHECK(false);
-  return kF32;
+  static constexpr auto kKernels = KernelsOf(std::make_index_sequence<kNumWeightFormats>());
+  SLUICE_CHECK(TraitsOf(format).on_cpu == format);
+  return kKernels[IndexOf(format)];
 }
 
 }  // namespace sluice

@@ -228,6 +228,22 @@ struct SignedInt6 {
 };
 using Int6Numbers = Int6Chunks<SignedInt6>;
 
+// The codes of the formats that are packed so: calls function.operator()<Code, Numbers>() with that
+// of `format`, and with its counterpart without an excess.
+template <class Function>
+decltype(auto) WithCode(WeightFormat format, const Function& function) {
+  switch (format) {
+    case WeightFormat::kInt6:
+      return function.template operator()<Int6, Int6Numbers>();
+    case WeightFormat::kInt4:
+      return function.template operator()<Int4, Int4Numbers>();
+    case WeightFormat::kFp8:
+      return function.template operator()<Fp8, Fp8>();
+    default:
+      return function.template operator()<Int8, Int8>();
+  }
+}
+
 // Bytes of a group of a panel, and of its scales.
 template <class Code, int kVectors>
 constexpr int64_t kGroupBytes =

@@ -81,10 +81,10 @@ class CpuKvPool final : public KvPool {
   HostMemory memory_;
 };
 
-// Backend::StoreKv.
+// Writes keys and values [T, Nkv * D] F32 of the step's positions into their slots of `layer`.
 void StoreKv(CpuContext& context, MatrixView keys, MatrixView values, int layer, CpuKvPool& pool);
 
-// Backend::CopyBlocks.
+// Ops::CopyBlocks.
 void CopyBlocks(CpuContext& context, absl::Span<const KvBlockCopy> copies, CpuKvPool& pool);
 
 }  // namespace sluice

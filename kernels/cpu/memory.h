@@ -61,7 +61,7 @@ class HostArena {
   size_t used_ = 0;  // bytes of area_
 };
 
-// HostMemory as Backend::Allocate() hands it out.
+// HostMemory as Device::Allocate() hands it out.
 class HostBuffer final : public Buffer {
  public:
   explicit HostBuffer(HostMemory memory) : memory_(std::move(memory)) {}

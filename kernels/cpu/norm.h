@@ -6,13 +6,13 @@
 
 namespace sluice {
 
-// Backend::RmsNorm. The sum of squares is FixedOrderSum of simd-inl.h.
+// Ops::RmsNorm. The sum of squares is FixedOrderSum of simd-inl.h.
 void RmsNorm(CpuContext& context, MatrixView x, const float* weight, float eps, MatrixView out);
 
-// Backend::HeadRmsNorm.
+// The same for every head of x [T, heads * head_dim] by itself, in place.
 void HeadRmsNorm(CpuContext& context, MatrixView x, int head_dim, const float* weight, float eps);
 
-// Backend::LayerNorm. Both sums are FixedOrderSum; `bias` may be null.
+// Ops::LayerNorm. Both sums are FixedOrderSum; `bias` may be null.
 void LayerNorm(CpuContext& context, MatrixView x, const float* weight, const float* bias, float eps,
                MatrixView out);
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/check.h"
+#include "kernels/regrouped_rows.h"
 
 namespace sluice {
 namespace {
@@ -14,8 +15,8 @@ void CheckSpec(const PackSpec& spec) {
   SLUICE_CHECK(spec.num_slices > 0 && (spec.num_slices & (spec.num_slices - 1)) == 0);
   SLUICE_CHECK(spec.num_inputs % spec.num_slices == 0);
   SLUICE_CHECK(!spec.gated || spec.num_outputs % 2 == 0);
-  SLUICE_CHECK(!spec.fp8_activations || spec.format == WeightFormat::kFp8);
-  SLUICE_CHECK(!IsQuantized(spec.format) || spec.num_inputs / spec.num_slices % kWeightGroup == 0);
+  SLUICE_CHECK(spec.format.IsSupported());
+  SLUICE_CHECK(spec.num_inputs / spec.num_slices % TraitsOf(spec.format.weights).group == 0);
 }
 
 // The first failure of several threads.
@@ -43,8 +44,11 @@ absl::StatusOr<std::unique_ptr<PackedMatrix>> CpuPackedMatrix::Pack(
     const PackSpec& spec, InstructionSet instructions, const RowReader& read,
     const NumaLayout& layout, absl::Span<HostArena> arenas, ThreadPool& pool) {
   CheckSpec(spec);
+  PackSpec kept = spec;
+  kept.format.weights = TraitsOf(spec.format.weights).on_cpu;
+  const RowReader rows_as_kept = RowsAs(kept.format.weights, spec, read);
   auto matrix = std::unique_ptr<CpuPackedMatrix>(
-      new CpuPackedMatrix(spec, GemmKernelFor(instructions, spec.format), layout));
+      new CpuPackedMatrix(kept, GemmKernelFor(instructions, kept.format.weights), layout));
   if (absl::Status taken = matrix->TakePieces(arenas); !taken.ok()) return taken;
   const size_t panel_bytes = kPanelWidth * matrix->RowBytesOf(spec.num_inputs);
   std::vector<std::vector<std::byte>> rows(pool.num_threads());
@@ -52,7 +56,7 @@ absl::StatusOr<std::unique_ptr<PackedMatrix>> CpuPackedMatrix::Pack(
   pool.ParallelFor(matrix->num_panels(), [&](int64_t panel, int worker) {
     if (failure.any()) return;
     rows[worker].resize(panel_bytes);
-    failure.Note(matrix->PackPanel(panel, read, absl::MakeSpan(rows[worker])));
+    failure.Note(matrix->PackPanel(panel, rows_as_kept, absl::MakeSpan(rows[worker])));
   });
   if (failure.any()) return failure.status();
   return matrix;

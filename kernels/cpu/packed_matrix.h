@@ -27,7 +27,7 @@ namespace sluice {
 
 class CpuPackedMatrix final : public PackedMatrix {
  public:
-  // Backend::Pack into memory of `arenas`, one for each share of `layout`, on the threads of `pool`;
+  // Device::Pack into memory of `arenas`, one for each share of `layout`, on the threads of `pool`;
   // each holds one panel's rows besides the matrix itself.
   static absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(
       const PackSpec& spec, InstructionSet instructions, const RowReader& read,
@@ -38,7 +38,7 @@ class CpuPackedMatrix final : public PackedMatrix {
   size_t size_bytes() const override;
   const GemmKernel& kernel() const { return kernel_; }
 
-  bool fp8_activations() const { return spec_.fp8_activations; }
+  ActivationFormat activations() const { return spec_.format.activations; }
   int num_slices() const { return spec_.num_slices; }
   int64_t slice_depth() const { return spec_.num_inputs / spec_.num_slices; }
   // The same as the kernel has it.
@@ -86,7 +86,7 @@ class CpuPackedMatrix final : public PackedMatrix {
   };
 
   int64_t RowBytesOf(int64_t num_inputs) const {
-    return static_cast<int64_t>(RowBytes(spec_.format, num_inputs));
+    return static_cast<int64_t>(RowBytes(spec_.format.weights, num_inputs));
   }
   int64_t SliceBytes(int64_t width) const {
     return kernel_.slice_bytes != nullptr ? kernel_.slice_bytes(width, padded_slice_depth())
@@ -95,7 +95,7 @@ class CpuPackedMatrix final : public PackedMatrix {
   absl::Status TakePieces(absl::Span<HostArena> arenas);
   absl::Status PackPanel(int64_t panel, const RowReader& read, absl::Span<std::byte> rows);
 
-  const PackSpec spec_;
+  const PackSpec spec_;  // in a format that the kernel has
   const GemmKernel& kernel_;
   const NumaLayout layout_;
   const int64_t slice_bytes_;       // of a whole panel

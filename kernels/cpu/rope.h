@@ -6,7 +6,8 @@
 
 namespace sluice {
 
-// Backend::Rope. Products and sums are rounded one by one, so the bits are those of scalar code.
+// Rotates the first 2 * pairs elements of every head of x [T, heads * head_dim] F32 in place, with the
+// step's angles (Ops::ApplyQkNormRopeAndStoreKv). Products and sums are rounded one by one, so the bits are those of scalar code.
 void Rope(CpuContext& context, MatrixView x, int head_dim, const RopeTables& tables,
           RopeLayout layout);
 

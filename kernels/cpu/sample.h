@@ -7,7 +7,7 @@
 
 namespace sluice {
 
-// Backend::Sample.
+// Ops::Sample.
 void Sample(CpuContext& context, MatrixView logits, absl::Span<const SampleRow> rows,
             absl::Span<SampledRow> results);
 

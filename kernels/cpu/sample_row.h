@@ -14,7 +14,7 @@ namespace sluice {
 
 class alignas(64) RowSampler {
  public:
-  // As Backend::Sample for one row of logits [V].
+  // As Ops::Sample for one row of logits [V].
   SampledRow Sample(absl::Span<const float> logits, const SampleRow& row);
 
  private:

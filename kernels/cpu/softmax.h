@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// Backend::LogSoftmax. The sum of exponentials is FixedOrderSum of simd-inl.h.
+// Ops::LogSoftmax. The sum of exponentials is FixedOrderSum of simd-inl.h.
 void LogSoftmax(CpuContext& context, MatrixView x, MatrixView out);
 
 // What LogSoftmax makes of element `index` of a row.

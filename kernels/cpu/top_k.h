@@ -7,7 +7,7 @@
 
 namespace sluice {
 
-// Backend::TopK.
+// Ops::TopK.
 void TopK(CpuContext& context, MatrixView x, int k, absl::Span<float> values,
           absl::Span<int32_t> ids);
 

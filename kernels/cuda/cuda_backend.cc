@@ -16,8 +16,9 @@
 namespace sluice::cuda {
 namespace {
 
-// Buckets of rows are powers of two up to here, and multiples of it beyond.
-constexpr int64_t kLargestPower = 256;
+// Buckets of rows are powers of two up to the tokens of a large tile, and whole tiles beyond: rows
+// that are added cost no tile more.
+constexpr int64_t kLargestPower = ShapeOf(GemmTile::kLarge).tokens();
 
 template <class T>
 absl::Span<const std::byte> BytesOf(absl::Span<const T> values) {
@@ -219,11 +220,6 @@ void CudaBackend::RmsNorm(MatrixView x, const float* weight, float eps, MatrixVi
   kernels().norm(stream(), {.x = x, .out = out, .width = x.cols, .weight = weight, .eps = eps});
 }
 
-void CudaBackend::HeadRmsNorm(MatrixView x, int head_dim, const float* weight, float eps) {
-  SLUICE_CHECK(head_dim > 0 && x.cols % head_dim == 0);
-  kernels().norm(stream(), {.x = x, .out = x, .width = head_dim, .weight = weight, .eps = eps});
-}
-
 void CudaBackend::LayerNorm(MatrixView x, const float* weight, const float* bias, float eps,
                             MatrixView out) {
   kernels().norm(stream(), {.x = x,
@@ -233,22 +229,6 @@ void CudaBackend::LayerNorm(MatrixView x, const float* weight, const float* bias
                             .bias = bias,
                             .eps = eps,
                             .centred = true});
-}
-
-void CudaBackend::Rope(MatrixView x, int head_dim, const RopeTables& tables, RopeLayout layout) {
-  step_.host().CheckRope(x, head_dim, tables);
-  kernels().rope(stream(),
-                 {.x = x,
-                  .head_dim = head_dim,
-                  .cos = tables.cos,
-                  .sin = tables.sin,
-                  .rows = tables.index == RopeTables::Index::kRow ? nullptr : step_.rows(),
-                  .interleaved = layout == RopeLayout::kInterleaved});
-}
-
-void CudaBackend::AddBias(const float* bias, MatrixView x) {
-  const MatrixView row{const_cast<float*>(bias), DType::kF32, 1, x.cols, x.cols};
-  Elementwise({.kind = ElementwiseKind::kAddBias, .x = x, .operand = row});
 }
 
 void CudaBackend::Scale(float factor, MatrixView x) {
@@ -352,7 +332,11 @@ absl::Status CudaBackend::Sample(MatrixView logits, absl::Span<const SampleRow> 
                     .results = reinterpret_cast<SampleResult*>(answers),
                     .top = reinterpret_cast<SampleToken*>(answers + results_bytes),
                     .stretches = reinterpret_cast<SampleStretch*>(scratch + scratch_bytes),
-                    .scratch = reinterpret_cast<char*>(scratch)});
+                    .scratch = reinterpret_cast<char*>(scratch),
+                    .weighs_all = std::any_of(batch.requests.begin(), batch.requests.end(),
+                                              [&](const SampleRequest& request) {
+                                                return WeighsAllTokens(request, logits.cols);
+                                              })});
   std::vector<std::byte> told(results_bytes + batch.num_top * sizeof(SampleToken));
   if (absl::Status status = CopyOut(answers, absl::MakeSpan(told)); !status.ok()) return status;
   std::vector<SampleResult> chosen(rows.size());

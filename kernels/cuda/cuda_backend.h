@@ -25,7 +25,7 @@ class CudaBackend;
 struct CudaBackendOptions {
   // As GpuBackendOptions has it (kernels/gpu/gpu_devices.h).
   std::function<void(absl::Status)> on_unrecorded;
-  // What Backend::NewRankGroup returns; UNIMPLEMENTED without it.
+  // What Device::NewRankGroup returns; UNIMPLEMENTED without it.
   std::function<absl::StatusOr<std::unique_ptr<RankGroup>>(const RankGroupSpec&, CudaBackend&)>
       new_rank_group;
 };
@@ -78,19 +78,16 @@ class CudaBackend final : public Backend {
   absl::Status GatherElements(MatrixView x, absl::Span<const MatrixElement> elements,
                               absl::Span<float> values) override;
   void RmsNorm(MatrixView x, const float* weight, float eps, MatrixView out) override;
-  void HeadRmsNorm(MatrixView x, int head_dim, const float* weight, float eps) override;
   void LayerNorm(MatrixView x, const float* weight, const float* bias, float eps,
                  MatrixView out) override;
-  using Backend::Gemm;
+  using Ops::Gemm;
   void Gemm(MatrixView x, const PackedMatrix& weights, MatrixView out,
             const GemmEpilogue& epilogue) override;
-  void Rope(MatrixView x, int head_dim, const RopeTables& tables, RopeLayout layout) override;
-  void StoreKv(MatrixView keys, MatrixView values, int layer, KvPool& pool) override;
-  void TurnAndStoreKv(MatrixView qkv, const HeadTurn& turn, int layer, KvPool& pool) override;
+  void ApplyQkNormRopeAndStoreKv(MatrixView qkv, const QkNormRopeParams& params, int layer,
+                                 KvPool& pool) override;
   void CopyBlocks(absl::Span<const KvBlockCopy> copies, KvPool& pool) override;
   void PagedAttention(MatrixView q, const KvPool& pool, int layer, const AttentionOptions& options,
                       MatrixView out) override;
-  void AddBias(const float* bias, MatrixView x) override;
   void Scale(float factor, MatrixView x) override;
   void AddResidual(MatrixView x, MatrixView residual) override;
   void TreeAdd(absl::Span<const MatrixView> partials, MatrixView out) override;

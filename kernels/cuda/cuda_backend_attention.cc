@@ -40,25 +40,22 @@ void Fit(const Gpu& gpu, AttentionTask& task) {
 
 }  // namespace
 
-void CudaBackend::StoreKv(MatrixView keys, MatrixView values, int layer, KvPool& pool) {
-  SLUICE_CHECK(keys.rows == values.rows);
-  Store({.queries = keys.Columns(0, 0), .keys = keys, .values = values}, layer, pool);
-}
-
-void CudaBackend::TurnAndStoreKv(MatrixView qkv, const HeadTurn& turn, int layer, KvPool& pool) {
-  const int64_t query_width = int64_t{turn.num_heads} * turn.head_dim;
-  const int64_t kv_width = int64_t{turn.num_kv_heads} * turn.head_dim;
+void CudaBackend::ApplyQkNormRopeAndStoreKv(MatrixView qkv, const QkNormRopeParams& params,
+                                            int layer, KvPool& pool) {
+  const int64_t query_width = int64_t{params.num_heads} * params.head_dim;
+  const int64_t kv_width = int64_t{params.num_kv_heads} * params.head_dim;
   SLUICE_CHECK(qkv.cols == query_width + 2 * kv_width);
   StoreKvTask task{.queries = qkv.Columns(0, query_width),
                    .keys = qkv.Columns(query_width, kv_width),
                    .values = qkv.Columns(query_width + kv_width, kv_width)};
-  task.turn = {.query_norm = turn.query_norm, .key_norm = turn.key_norm, .norm_eps = turn.norm_eps};
-  if (turn.rotations != nullptr) {
-    step_.host().CheckRope(task.queries, turn.head_dim, *turn.rotations);
-    task.turn.cos = turn.rotations->cos;
-    task.turn.sin = turn.rotations->sin;
-    task.turn.angles_by_row = turn.rotations->index == RopeTables::Index::kRow;
-    task.turn.interleaved = turn.layout == RopeLayout::kInterleaved;
+  task.turn = {
+      .query_norm = params.query_norm, .key_norm = params.key_norm, .norm_eps = params.norm_eps};
+  if (params.rotations != nullptr) {
+    step_.host().CheckRope(task.queries, params.head_dim, *params.rotations);
+    task.turn.cos = params.rotations->cos;
+    task.turn.sin = params.rotations->sin;
+    task.turn.angles_by_row = params.rotations->index == RopeTables::Index::kRow;
+    task.turn.interleaved = params.layout == RopeLayout::kInterleaved;
   }
   Store(task, layer, pool);
 }
@@ -135,10 +132,10 @@ void CudaBackend::PagedAttention(MatrixView q, const KvPool& pool, int layer,
 void CudaBackend::Attend(AttentionTask decode, AttentionTask prefill,
                          const DeviceAttentionPlan& plan) {
   decode.partials = prefill.partials = plan.partials.as<float>();
-  decode.tiles = plan.decode.as<AttentionTile>();
+  decode.tiles = plan.decode();
   decode.num_tiles = plan.num_decode();
   if ((plan.parts & plan.kDecode) != 0) kernels().attention(stream(), decode);
-  prefill.tiles = plan.prefill.as<AttentionTile>();
+  prefill.tiles = plan.prefill();
   prefill.num_tiles = plan.num_prefill();
   if ((plan.parts & plan.kPrefill) != 0) kernels().attention(stream(), prefill);
   if ((plan.parts & plan.kMerges) == 0) return;
@@ -146,7 +143,7 @@ void CudaBackend::Attend(AttentionTask decode, AttentionTask prefill,
                                     .num_kv_heads = decode.pool.num_kv_heads,
                                     .group = decode.group,
                                     .head_dim = decode.pool.head_dim,
-                                    .tiles = plan.merges.as<MergeTile>(),
+                                    .tiles = plan.merges(),
                                     .num_tiles = plan.num_merges(),
                                     .partials = decode.partials,
                                     .num_blocks = decode.num_blocks});

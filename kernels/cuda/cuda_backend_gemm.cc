@@ -37,7 +37,8 @@ GemmPlan CudaBackend::PlanFor(const WeightImage& weights, int64_t rows) const {
   return PlanGemm(rows, NumTiles(weights.num_outputs, weights.gated), weights.runs, weights.format,
                   {.num_multiprocessors = gpu.num_multiprocessors,
                    .shared_bytes = static_cast<int64_t>(gpu.shared_bytes),
-                   .path = gpu.gemm_path});
+                   .path = gpu.gemm_path,
+                   .least_rows_of_large_tiles = gpu.least_rows_of_large_tiles});
 }
 
 void CudaBackend::ReserveForGemm(const PackedMatrix& weights, int64_t max_rows) {

@@ -9,9 +9,8 @@
 namespace sluice::cuda {
 
 enum class ElementwiseKind : uint8_t {
-  kAddBias,  // x[t, n] += operand[n]
-  kScale,    // x *= factor
-  kAdd,      // x[t, n] += operand[t, n]
+  kScale,  // x *= factor
+  kAdd,    // x[t, n] += operand[t, n]
 };
 
 struct ElementwiseTask {

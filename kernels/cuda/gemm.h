@@ -68,6 +68,7 @@ struct PackTask {
   std::byte* image = nullptr;  // weights.data, to be written
   float* scales = nullptr;     // weights.scales, to be written
   const std::byte* rows = nullptr;
+  int64_t row_bytes = 0;
   int64_t first_row = 0;
   int64_t num_rows = 0;
 };

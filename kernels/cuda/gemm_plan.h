@@ -55,13 +55,14 @@ constexpr GemmTileShape PortableShape(GemmTile tile) {
   }
   return {};
 }
-// One stage more is being read while the next ones come. Few rows of BF16 have a stage fewer than of
-// other formats, whose stages are half as large, so that as many blocks fit a multiprocessor.
+// One stage more is being read while the next ones come. Few rows of BF16 have a stage fewer than
+// of other formats, whose stages are half as large, so that as many blocks fit a multiprocessor;
+// stages of INT4 are a quarter, and two more of them are under way.
 constexpr GemmTileShape HopperShape(GemmTile tile, ImageFormat format = ImageFormat::kBF16) {
   switch (tile) {
     case GemmTile::kDecode:
       if (IsPlain(format)) return {4, 1, 1, 2, 5, 3};
-      return {4, 1, 1, 2, 6};
+      return {4, 1, 1, 2, format == ImageFormat::kInt4 ? 8 : 6};
     case GemmTile::kMiddle:
       return {4, 1, 1, 8, 5, 2};
     case GemmTile::kLarge:
@@ -177,7 +178,21 @@ struct GemmDevice {
   int num_multiprocessors = 1;
   int64_t shared_bytes = 0;  // that a block may have
   GemmPath path = GemmPath::kPortable;
+  // Rows from which on large tiles are taken; 0: those of LeastRowsOfLargeTiles().
+  int64_t least_rows_of_large_tiles = 0;
 };
+
+// A tile of 64 tokens requests as many bytes of the second-level cache for tokens as for weights,
+// and the cache is slower than that. A pipeline's large tile requests half as many for tokens and
+// waits for memory alone, however few of its tokens there are (roofline.h), unless sums of groups
+// take the room of its stages. The other paths copy their stages by instructions of the threads
+// that multiply; they take large tiles where small ones would read weights twice.
+constexpr int64_t LeastRowsOfLargeTiles(const GemmDevice& device, ImageFormat format) {
+  if (device.least_rows_of_large_tiles > 0) return device.least_rows_of_large_tiles;
+  constexpr int kMiddleTokens = ShapeOf(GemmTile::kMiddle).tokens();
+  const bool is_fed = device.path == GemmPath::kPipelined && !ScalesGroupSums(format);
+  return (is_fed ? kMiddleTokens / 2 : kMiddleTokens) + 1;
+}
 
 // Splits for large tiles, of which a multiprocessor runs one block at a time: those that end first,
 // counted in units of K that blocks go through one after the other. `tiles`: that have outputs.
@@ -216,7 +231,7 @@ constexpr GemmPlan PlanGemm(int64_t rows, int64_t num_tiles, RunShape runs, Imag
   // Small tiles read weights and activations more often, so that they are taken only where large ones
   // would leave multiprocessors idle however their runs were shared out.
   const GemmPlan large = plan_of(GemmTile::kLarge);
-  if (rows > ShapeOf(GemmTile::kMiddle).tokens() && fits(GemmTile::kLarge) &&
+  if (rows >= LeastRowsOfLargeTiles(device, format) && fits(GemmTile::kLarge) &&
       working(large) * runs.num_runs >= device.num_multiprocessors) {
     GemmPlan plan = large;
     plan.splits = SplitsOfLargeTiles(working(large), runs, device.num_multiprocessors);

@@ -1,6 +1,6 @@
 // A GPU as the backend drives it: memory, one stream of work, recordings of it, and kernels. There
 // are two: NVIDIA's (kernels/cuda/runtime), and one that carries the same kernels out on the host,
-// for tests (kernels/cuda/host).
+// for tests (tests/gpu/host).
 //
 // Work is enqueued on the stream in call order and done any time before Wait() returns. The first
 // failure of enqueued work is kept and returned there. Driven by one thread at a time.
@@ -22,7 +22,8 @@ namespace sluice::cuda {
 struct GpuProperties {
   std::string backend_name;  // of the backend that drives it: "cuda sm_9x/mma v2"
   int num_multiprocessors = 1;
-  size_t shared_bytes = 48 << 10;  // that a block may have at most
+  size_t shared_bytes = 48 << 10;         // that a block may have at most
+  int64_t least_rows_of_large_tiles = 0;  // GemmDevice of gemm_plan.h
   GemmPath gemm_path = GemmPath::kPortable;
   // Whether pairs of FP8 numbers are multiplied (ImageFormat::kFp8Pairs). Not on the portable path.
   bool multiplies_fp8 = false;

@@ -8,7 +8,6 @@
 #include "kernels/cuda/gemm.h"
 #include "kernels/cuda/kv_pool.h"
 #include "kernels/cuda/norm.h"
-#include "kernels/cuda/rope.h"
 #include "kernels/cuda/sample.h"
 #include "kernels/cuda/softmax.h"
 #include "kernels/cuda/sum.h"
@@ -18,7 +17,6 @@ namespace sluice::cuda {
 
 struct Kernels {
   LaunchNorm norm;
-  LaunchRope rope;
   LaunchElementwise elementwise;
   LaunchTreeAdd tree_add;
   LaunchSumToResidual sum_to_residual;

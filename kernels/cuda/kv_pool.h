@@ -57,7 +57,7 @@ struct RowPlace {
   int32_t table_begin = -1;
 };
 
-// HeadTurn of kernels/backend.h: nothing where there are neither norms nor angles.
+// QkNormRopeParams of kernels/backend.h: nothing where there are neither norms nor angles.
 struct TurnTask {
   const float* query_norm = nullptr;  // [D] or null
   const float* key_norm = nullptr;    // [D] or null

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/check.h"
+#include "kernels/regrouped_rows.h"
 
 namespace sluice::cuda {
 namespace {
@@ -13,15 +14,15 @@ constexpr int64_t kMostRowsRead = 64;
 constexpr size_t kMostBytes = size_t{1} << 46;  // more than any device has, and far from overflow
 
 WeightImage ImageOf(const PackSpec& spec, bool multiplies_fp8) {
-  const bool is_float = spec.format == WeightFormat::kF32;
-  WeightImage image{.format = ImageFormatOf(spec.format),
+  const bool is_float = spec.format.weights == WeightFormat::kF32;
+  WeightImage image{.format = ImageFormatOf(spec.format.weights),
                     .num_outputs = spec.num_outputs,
                     .num_inputs = spec.num_inputs,
                     .gated = spec.gated,
                     // F32 is summed in the contract's order, one run per slice.
                     .runs = is_float ? RunShape{spec.num_slices, spec.num_inputs / spec.num_slices}
                                      : RunsOf(spec.num_inputs, spec.num_slices)};
-  if (!spec.fp8_activations) return image;
+  if (spec.format.activations != ActivationFormat::kFp8) return image;
   image.fp8_slices = spec.num_slices;
   if (multiplies_fp8) {
     image.format = ImageFormat::kFp8Pairs;
@@ -44,16 +45,6 @@ ImageSize SizeOf(const WeightImage& image, size_t row_bytes) {
   return {bytes + scales * sizeof(float), bytes};
 }
 
-// INT6 rows as INT8 ones, whose kernels multiply the same numbers.
-RowReader AsInt8(const RowReader& read, int64_t num_inputs) {
-  return [&read, num_inputs](int64_t begin, int64_t end, absl::Span<std::byte> out) {
-    std::vector<std::byte> rows((end - begin) * RowBytes(WeightFormat::kInt6, num_inputs));
-    absl::Status status = read(begin, end, absl::MakeSpan(rows));
-    if (status.ok()) Int8FromInt6(rows, out);
-    return status;
-  };
-}
-
 // Rows that fit a part of the ring, at least one.
 int64_t RowsAtATime(size_t row_bytes) {
   SLUICE_CHECK(row_bytes <= StagingRing::kPartBytes);
@@ -67,15 +58,15 @@ absl::StatusOr<std::unique_ptr<PackedMatrix>> CudaPackedMatrix::Pack(const PackS
                                                                      Gpu& gpu,
                                                                      StagingRing& staging) {
   SLUICE_CHECK(spec.num_slices >= 1 && spec.num_inputs % spec.num_slices == 0);
-  if (spec.format == WeightFormat::kInt6) {
-    PackSpec wide = spec;
-    wide.format = WeightFormat::kInt8;
-    return Pack(wide, AsInt8(read, spec.num_inputs), gpu, staging);
+  SLUICE_CHECK(spec.format.IsSupported());
+  if (const WeightFormat as = TraitsOf(spec.format.weights).on_gpu; as != spec.format.weights) {
+    PackSpec regrouped = spec;
+    regrouped.format.weights = as;
+    return Pack(regrouped, RowsAs(as, spec, read), gpu, staging);
   }
-  SLUICE_CHECK(!spec.fp8_activations || spec.format == WeightFormat::kFp8);
   WeightImage image = ImageOf(spec, gpu.properties().multiplies_fp8);
-  const bool is_float = spec.format == WeightFormat::kF32;
-  const size_t row_bytes = RowBytes(spec.format, spec.num_inputs);
+  const bool is_float = spec.format.weights == WeightFormat::kF32;
+  const size_t row_bytes = RowBytes(spec.format.weights, spec.num_inputs);
   const double bytes = double(row_bytes) * double(spec.num_outputs);
   if (bytes > double(kMostBytes)) {
     return absl::ResourceExhaustedError(absl::StrCat("a matrix of ", bytes, " bytes"));
@@ -102,6 +93,7 @@ absl::StatusOr<std::unique_ptr<PackedMatrix>> CudaPackedMatrix::Pack(const PackS
                                       .image = begin_of_image,
                                       .scales = scales,
                                       .rows = (*raw)->as<std::byte>(),
+                                      .row_bytes = static_cast<int64_t>(row_bytes),
                                       .first_row = begin,
                                       .num_rows = end - begin});
   }

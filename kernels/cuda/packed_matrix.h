@@ -15,7 +15,8 @@ namespace sluice::cuda {
 
 class CudaPackedMatrix final : public PackedMatrix {
  public:
-  // Rows are read into pinned memory and rearranged by the device. INT6 is kept as INT8, and FP8 that is
+  // Rows are read into pinned memory and rearranged by the device. Formats are kept as
+  // WeightFormatTraits::on_gpu, and FP8 that is
   // multiplied with FP8 as pairs, where the device has an instruction for them.
   static absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(const PackSpec& spec,
                                                             const RowReader& read, Gpu& gpu,

@@ -1,7 +1,8 @@
 // A token chosen from every row of logits, as kernels/sampling.h defines, with the draws and the
-// weights of the CPU's: the same exponential function in double, without fused operations. Two
-// launches: many blocks look through a row once, then one goes on with what they say of it, which
-// for the most probable token is all.
+// weights of the CPU's: the same exponential function in double, without fused operations. Many
+// blocks look through a row once, then one goes on with what they say of it, which for the most
+// probable token is all. Where the weights of all tokens count, a launch in between has many blocks
+// compute them.
 #pragma once
 
 #include <cstdint>
@@ -61,7 +62,15 @@ struct SampleStretch {
   float largest = 0;            // of the edited ones
   int32_t first_largest = 0;    // the lowest id that has it
   int32_t first_bad = 0;        // the lowest id whose logit is not finite, or V
+  int32_t num_weighed = 0;      // ids that may be drawn, where WeighsAllTokens()
 };
+
+// Whether a row's choice begins with the weights of all of its V tokens.
+constexpr bool WeighsAllTokens(const SampleRequest& request, int64_t vocabulary) {
+  const bool is_limited = request.top_k > 0 && request.top_k < vocabulary;
+  return request.temperature > 0 && request.dynatemp_range == 0 && !is_limited &&
+         (request.top_p < 1 || !(request.min_p > 0));
+}
 
 // Scratch of one row of V logits, 8-byte aligned: the edited logits, and the tokens that may still
 // be drawn: their weights, logits and ids.
@@ -78,6 +87,7 @@ struct SampleTask {
   SampleToken* top = nullptr;
   SampleStretch* stretches = nullptr;  // [T, NumStretches(V)]
   char* scratch = nullptr;             // [T, SampleScratchBytes(V)]
+  bool weighs_all = false;             // whether WeighsAllTokens() of any row
 };
 
 using LaunchSample = void (*)(Stream, const SampleTask&);

@@ -1,4 +1,4 @@
-// What Backend::Sample is asked, as the device reads it, and what the device answers, as it is
+// What Ops::Sample is asked, as the device reads it, and what the device answers, as it is
 // returned. Plain values.
 #pragma once
 

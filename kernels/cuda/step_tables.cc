@@ -12,6 +12,10 @@ absl::Span<const std::byte> BytesOf(const std::vector<T>& values) {
   return {reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(T)};
 }
 
+// Of an array that shares memory with others: a multiple of what any array's elements are aligned
+// to.
+constexpr size_t kLeastRoom = 256;
+
 constexpr size_t kMostPlansTold = 20;
 constexpr int kBitsOfParts = 3;
 
@@ -26,15 +30,34 @@ absl::StatusOr<bool> DeviceArray::Reserve(size_t bytes, Gpu& gpu) {
   return true;
 }
 
-absl::StatusOr<bool> StepTables::Upload(absl::Span<const std::byte> bytes, DeviceArray& array) {
-  const absl::StatusOr<bool> moved = array.Reserve(bytes.size(), gpu_);
+bool PackedArrays::MakePlaces(absl::Span<const absl::Span<const std::byte>> arrays) {
+  std::vector<size_t> begins = {0};
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    const size_t room = begins_.empty() ? 0 : begins_[i + 1] - begins_[i];
+    const size_t wanted = std::max(arrays[i].size(), kLeastRoom);
+    begins.push_back(begins[i] + (wanted <= room ? room : std::bit_ceil(wanted)));
+  }
+  if (begins == begins_) return false;
+  begins_ = std::move(begins);
+  return true;
+}
+
+absl::StatusOr<bool> PackedArrays::Upload(absl::Span<const absl::Span<const std::byte>> arrays,
+                                          Gpu& gpu, StagingRing& staging) {
+  const bool has_new_places = MakePlaces(arrays);
+  const absl::StatusOr<bool> moved = memory_.Reserve(begins_.back(), gpu);
   if (!moved.ok()) return moved.status();
-  if (absl::Status sent = staging_.CopyIn(bytes, array.as<void>()); !sent.ok()) return sent;
-  return *moved;
+  bytes_.clear();
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    if (arrays[i].empty()) continue;
+    bytes_.resize(begins_[i]);
+    bytes_.insert(bytes_.end(), arrays[i].begin(), arrays[i].end());
+  }
+  if (absl::Status sent = staging.CopyIn(bytes_, memory_.as<void>()); !sent.ok()) return sent;
+  return has_new_places || *moved;
 }
 
 void StepTables::Clear() {
-  rows_ = {};
   tables_ = {};
   plans_.clear();
 }
@@ -56,8 +79,10 @@ absl::StatusOr<bool> StepTables::Begin(absl::Span<const AttentionSegment> segmen
     any_moved |= moved.ok() && *moved;
     return moved.status();
   };
-  absl::Status status = note(Upload(BytesOf(row_places_), rows_));
-  if (status.ok()) status = note(Upload(BytesOf(blocks_), tables_));
+  absl::Span<const std::byte> arrays[kNumTables];
+  arrays[kRows] = BytesOf(row_places_);
+  arrays[kBlocks] = BytesOf(blocks_);
+  absl::Status status = note(tables_.Upload(arrays, gpu_, staging_));
   for (size_t i = 0; i < plans_.size(); ++i) {
     if (status.ok()) status = note(UploadPlan(i, *plans_[i]));
   }
@@ -105,10 +130,12 @@ absl::StatusOr<bool> StepTables::UploadPlan(size_t index, DeviceAttentionPlan& p
     any_moved |= moved.ok() && *moved;
     status.Update(moved.status());
   };
-  note(Upload(BytesOf(counts), plan.counts));
-  note(Upload(BytesOf(plan_.decode), plan.decode));
-  note(Upload(BytesOf(plan_.prefill), plan.prefill));
-  note(Upload(BytesOf(plan_.merges), plan.merges));
+  absl::Span<const std::byte> arrays[DeviceAttentionPlan::kNumTables];
+  arrays[DeviceAttentionPlan::kCounts] = BytesOf(counts);
+  arrays[DeviceAttentionPlan::kDecodeTiles] = BytesOf(plan_.decode);
+  arrays[DeviceAttentionPlan::kPrefillTiles] = BytesOf(plan_.prefill);
+  arrays[DeviceAttentionPlan::kMergeTiles] = BytesOf(plan_.merges);
+  note(plan.tables.Upload(arrays, gpu_, staging_));
   note(plan.partials.Reserve(
       plan_.num_partials * plan.shape.num_kv_heads * plan.partial_floats * sizeof(float), gpu_));
   if (!status.ok()) return status;

@@ -32,20 +32,47 @@ class DeviceArray {
   std::unique_ptr<DeviceMemory> memory_;
 };
 
+// Arrays of the device that lie one behind the other and arrive by one copy. Each keeps its place
+// until one of them outgrows its room; then all may lie elsewhere.
+class PackedArrays {
+ public:
+  // Copies `arrays`, as many in every call. True where any lies elsewhere than before.
+  absl::StatusOr<bool> Upload(absl::Span<const absl::Span<const std::byte>> arrays, Gpu& gpu,
+                              StagingRing& staging);
+  template <class T>
+  T* as(size_t which) const {
+    auto* const memory = memory_.as<std::byte>();
+    return memory == nullptr ? nullptr : reinterpret_cast<T*>(memory + begins_[which]);
+  }
+
+ private:
+  // Makes room for the arrays. Whether a place changed.
+  bool MakePlaces(absl::Span<const absl::Span<const std::byte>> arrays);
+
+  DeviceArray memory_;
+  std::vector<size_t> begins_;    // by array, and the end of the last one's room
+  std::vector<std::byte> bytes_;  // kept for its memory
+};
+
 // The plan of a step for one shape of attention, on the device.
 struct DeviceAttentionPlan {
   AttentionShape shape;
   AttentionRoom room;
   int64_t partial_floats = 0;  // of one partial
-  DeviceArray counts;          // int32: decode tiles, prefill tiles, merges
-  DeviceArray decode, prefill, merges, partials;
+  // kCounts: int32, the number of decode tiles, prefill tiles and merges.
+  enum Table : size_t { kCounts, kDecodeTiles, kPrefillTiles, kMergeTiles, kNumTables };
+  PackedArrays tables;
+  DeviceArray partials;
   // Which of the three there are any of: what is launched for the step.
   unsigned parts = 0;
   static constexpr unsigned kDecode = 1, kPrefill = 2, kMerges = 4, kAllParts = 7;
 
-  const int32_t* num_decode() const { return counts.as<int32_t>(); }
-  const int32_t* num_prefill() const { return counts.as<int32_t>() + 1; }
-  const int32_t* num_merges() const { return counts.as<int32_t>() + 2; }
+  const int32_t* num_decode() const { return tables.as<int32_t>(kCounts); }
+  const int32_t* num_prefill() const { return tables.as<int32_t>(kCounts) + 1; }
+  const int32_t* num_merges() const { return tables.as<int32_t>(kCounts) + 2; }
+  const AttentionTile* decode() const { return tables.as<AttentionTile>(kDecodeTiles); }
+  const AttentionTile* prefill() const { return tables.as<AttentionTile>(kPrefillTiles); }
+  const MergeTile* merges() const { return tables.as<MergeTile>(kMergeTiles); }
 };
 
 class StepTables {
@@ -70,11 +97,12 @@ class StepTables {
 
   const HostStep& host() const { return host_; }
   int64_t num_rows() const { return num_rows_; }
-  const RowPlace* rows() const { return rows_.as<RowPlace>(); }
-  const int32_t* tables() const { return tables_.as<int32_t>(); }
+  const RowPlace* rows() const { return tables_.as<RowPlace>(kRows); }
+  const int32_t* tables() const { return tables_.as<int32_t>(kBlocks); }
 
  private:
-  absl::StatusOr<bool> Upload(absl::Span<const std::byte> bytes, DeviceArray& array);
+  enum Table : size_t { kRows, kBlocks, kNumTables };
+
   // `index`: of the plan among plans_.
   absl::StatusOr<bool> UploadPlan(size_t index, DeviceAttentionPlan& plan);
 
@@ -82,7 +110,7 @@ class StepTables {
   StagingRing& staging_;
   HostStep host_;
   int64_t num_rows_ = 0;
-  DeviceArray rows_, tables_;
+  PackedArrays tables_;
   std::vector<std::unique_ptr<DeviceAttentionPlan>> plans_;
   // Kept for their memory.
   std::vector<RowPlace> row_places_;

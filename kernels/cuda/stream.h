@@ -1,4 +1,4 @@
-// What kernels are launched on: a cudaStream_t, or the host's queue (kernels/cuda/host).
+// What kernels are launched on: a cudaStream_t, or the host's queue (tests/gpu/host).
 #pragma once
 
 namespace sluice::cuda {

@@ -36,22 +36,20 @@ inline constexpr int kUnitGroups = kUnitInputs / kGroupInputs;
 
 enum class ImageFormat : uint8_t { kF32, kBF16, kInt8, kInt4, kFp8, kFp8Pairs };
 
-// Of weights in `format`, which is not INT6: that is kept as INT8.
+// Of weights in a format that GPUs multiply (WeightFormatTraits::on_gpu).
 constexpr ImageFormat ImageFormatOf(WeightFormat format) {
   switch (format) {
     case WeightFormat::kF32:
       return ImageFormat::kF32;
     case WeightFormat::kInt8:
-    case WeightFormat::kInt6:
       return ImageFormat::kInt8;
     case WeightFormat::kInt4:
       return ImageFormat::kInt4;
     case WeightFormat::kFp8:
       return ImageFormat::kFp8;
-    case WeightFormat::kBF16:
-      break;
+    default:
+      return ImageFormat::kBF16;
   }
-  return ImageFormat::kBF16;
 }
 
 // The format of rows that an image is made of.

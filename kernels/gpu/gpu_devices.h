@@ -9,13 +9,14 @@
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "kernels/gpu/gpu_facts.h"
+#include "kernels/gpu/gpu_plan_options.h"
 
 namespace sluice {
 
 // Whether this build has kernels for GPUs.
 bool BuiltForGpus();
 
-// Whether they are carried out on the host (kernels/cuda/emulator): what takes a GPU milliseconds
+// Whether they are carried out on the host (tests/gpu/emulator): what takes a GPU milliseconds
 // takes minutes.
 bool GpusAreEmulated();
 
@@ -31,9 +32,7 @@ struct GpuBackendOptions {
   // Told, once, why a step could not be recorded: steps like it run as they are called from now on,
   // which takes the host longer. Null: nobody.
   std::function<void(absl::Status)> on_unrecorded;
-  // Multiprocessors that work is shared out for; 0: all that the GPU has. Bits do not depend on it.
-  // Tests set few, so that small shapes take the plans that large ones take on the whole GPU.
-  int planned_multiprocessors = 0;
+  GpuPlanOptions plan;
 };
 
 // A backend on GPU `index`, which CheckGpu() has found good and ProductsOf() to have such products.

@@ -30,7 +30,7 @@ enum class GpuProducts {
   kHopper,    // wgmma, which compute capability 9.0 alone has
   // The same instructions and bits; large products are fetched in bulk.
   kPipelined,
-  // The same, and what is FP8 on both sides (PackSpec::fp8_activations) by an instruction of its own,
+  // The same, and what is FP8 on both sides (ActivationFormat::kFp8) by an instruction of its own,
   // which has other bits; the ways before make BF16 numbers of it.
   kFp8,
 };

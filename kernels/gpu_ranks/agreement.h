@@ -2,7 +2,7 @@
 #pragma once
 
 #include "absl/status/status.h"
-#include "kernels/communicator/communicator.h"
+#include "kernels/communicator.h"
 #include "kernels/deadline.h"
 
 namespace sluice {

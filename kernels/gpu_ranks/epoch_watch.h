@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "kernels/communicator/communicator.h"
+#include "kernels/communicator.h"
 #include "kernels/deadline.h"
 
 namespace sluice {

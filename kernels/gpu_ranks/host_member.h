@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/backend.h"
-#include "kernels/communicator/communicator.h"
+#include "kernels/communicator.h"
 #include "kernels/gpu_ranks/epoch_watch.h"
 #include "kernels/gpu_ranks/rank_member.h"
 

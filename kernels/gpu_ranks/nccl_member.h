@@ -15,7 +15,7 @@
 #include <functional>
 
 #include "absl/status/status.h"
-#include "kernels/communicator/communicator.h"
+#include "kernels/communicator.h"
 #include "kernels/deadline.h"
 #include "kernels/gpu_ranks/nccl_api.h"
 #include "kernels/gpu_ranks/rank_member.h"

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "kernels/communicator/communicator.h"
+#include "kernels/communicator.h"
 #include "kernels/gpu_ranks/epoch_watch.h"
 #include "kernels/gpu_ranks/peer_exchange.h"
 #include "kernels/gpu_ranks/rank_member.h"

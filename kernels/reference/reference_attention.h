@@ -6,12 +6,12 @@
 
 namespace sluice {
 
-// Backend::StoreKv.
+// Writes keys and values [T, Nkv * D] of the step's positions into their slots of `layer`.
 void ReferenceStoreKv(MatrixView keys, MatrixView values,
                       absl::Span<const AttentionSegment> segments, int layer,
                       ReferenceKvPool& pool);
 
-// Backend::PagedAttention.
+// Ops::PagedAttention.
 void ReferenceAttention(MatrixView q, const ReferenceKvPool& pool, int layer,
                         absl::Span<const AttentionSegment> segments,
                         const AttentionOptions& options, MatrixView out);

@@ -13,6 +13,7 @@
 #include "kernels/host_rank_group.h"
 #include "kernels/host_step.h"
 #include "kernels/reference/element.h"
+#include "kernels/reference/primitives.h"
 #include "kernels/reference/reference_attention.h"
 #include "kernels/reference/reference_kv_pool.h"
 #include "kernels/reference/reference_sampling.h"
@@ -47,13 +48,13 @@ class RowMajorMatrix final : public PackedMatrix {
   std::vector<float> Operand(MatrixView x, int64_t t) const {
     std::vector<float> row(x.cols);
     for (int64_t k = 0; k < x.cols; ++k) row[k] = LoadElement(x, t, k);
-    if (spec_.fp8_activations) {
+    if (spec_.format.activations == ActivationFormat::kFp8) {
       const int64_t depth = x.cols / spec_.num_slices;
       for (int64_t begin = 0; begin < x.cols; begin += depth) {
         RoundSliceToFp8(absl::MakeConstSpan(row).subspan(begin, depth), row.data() + begin);
       }
     }
-    if (spec_.format != WeightFormat::kF32) {
+    if (spec_.format.weights != WeightFormat::kF32) {
       for (float& value : row) value = FloatFromBFloat16(BFloat16FromFloat(value));
     }
     return row;
@@ -134,11 +135,11 @@ class ReferenceBackend final : public Backend {
 
   absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(const PackSpec& spec,
                                                      const RowReader& read) override {
-    std::vector<std::byte> row(RowBytes(spec.format, spec.num_inputs));
+    std::vector<std::byte> row(RowBytes(spec.format.weights, spec.num_inputs));
     std::vector<float> elements(spec.num_outputs * spec.num_inputs);
     for (int64_t n = 0; n < spec.num_outputs; ++n) {
       if (absl::Status status = read(n, n + 1, absl::MakeSpan(row)); !status.ok()) return status;
-      DecodeRow(spec.format, row,
+      DecodeRow(spec.format.weights, row,
                 absl::MakeSpan(elements).subspan(n * spec.num_inputs, spec.num_inputs));
     }
     return std::make_unique<RowMajorMatrix>(spec, std::move(elements));
@@ -175,21 +176,7 @@ class ReferenceBackend final : public Backend {
   }
 
   void RmsNorm(MatrixView x, const float* weight, float eps, MatrixView out) override {
-    for (int64_t t = 0; t < x.rows; ++t) {
-      double squares = 0;
-      for (int64_t h = 0; h < x.cols; ++h) squares += double{x.Row(t)[h]} * x.Row(t)[h];
-      const double rms = std::sqrt(squares / static_cast<double>(x.cols) + eps);
-      for (int64_t h = 0; h < x.cols; ++h) {
-        StoreElement(out, t, h, static_cast<float>(x.Row(t)[h] / rms * weight[h]));
-      }
-    }
-  }
-
-  void HeadRmsNorm(MatrixView x, int head_dim, const float* weight, float eps) override {
-    for (int64_t first = 0; first < x.cols; first += head_dim) {
-      const MatrixView head = x.Columns(first, head_dim);
-      RmsNorm(head, weight, eps, head);
-    }
+    reference::RmsNorm(x, weight, eps, out);
   }
 
   void LayerNorm(MatrixView x, const float* weight, const float* bias, float eps,
@@ -226,27 +213,25 @@ class ReferenceBackend final : public Backend {
     }
   }
 
-  void Rope(MatrixView x, int head_dim, const RopeTables& tables, RopeLayout layout) override {
-    step_.CheckRope(x, head_dim, tables);
-    const int64_t pairs = tables.cos.cols;
-    const bool neighbours = layout == RopeLayout::kInterleaved;
-    for (int64_t t = 0; t < x.rows; ++t) {
-      const float* cos = tables.cos.Row(step_.RopeRow(tables, t));
-      const float* sin = tables.sin.Row(step_.RopeRow(tables, t));
-      for (float* head = x.Row(t); head != x.Row(t) + x.cols; head += head_dim) {
-        for (int64_t i = 0; i < pairs; ++i) {
-          float& first = head[neighbours ? 2 * i : i];
-          float& second = head[neighbours ? 2 * i + 1 : i + pairs];
-          const double a = first, b = second, c = cos[i], s = sin[i];
-          first = static_cast<float>(a * c - b * s);
-          second = static_cast<float>(b * c + a * s);
-        }
-      }
+  void ApplyQkNormRopeAndStoreKv(MatrixView qkv, const QkNormRopeParams& params, int layer,
+                                 KvPool& pool) override {
+    const int64_t query_width = int64_t{params.num_heads} * params.head_dim;
+    const int64_t kv_width = int64_t{params.num_kv_heads} * params.head_dim;
+    SLUICE_CHECK(qkv.cols == query_width + 2 * kv_width);
+    const MatrixView queries = qkv.Columns(0, query_width);
+    const MatrixView keys = qkv.Columns(query_width, kv_width);
+    if (params.query_norm != nullptr) {
+      reference::HeadRmsNorm(queries, params.head_dim, params.query_norm, params.norm_eps);
     }
-  }
-
-  void StoreKv(MatrixView keys, MatrixView values, int layer, KvPool& pool) override {
-    ReferenceStoreKv(keys, values, step_.segments(), layer, static_cast<ReferenceKvPool&>(pool));
+    if (params.key_norm != nullptr) {
+      reference::HeadRmsNorm(keys, params.head_dim, params.key_norm, params.norm_eps);
+    }
+    if (params.rotations != nullptr) {
+      reference::Rope(queries, params.head_dim, *params.rotations, params.layout, step_);
+      reference::Rope(keys, params.head_dim, *params.rotations, params.layout, step_);
+    }
+    ReferenceStoreKv(keys, qkv.Columns(query_width + kv_width, kv_width), step_.segments(), layer,
+                     static_cast<ReferenceKvPool&>(pool));
   }
 
   void CopyBlocks(absl::Span<const KvBlockCopy> copies, KvPool& pool) override {
@@ -265,21 +250,28 @@ class ReferenceBackend final : public Backend {
     }
   }
 
-  void AddBias(const float* bias, MatrixView x) override {
-    for (int64_t t = 0; t < x.rows; ++t) {
-      for (int64_t n = 0; n < x.cols; ++n) x.Row(t)[n] += bias[n];
-    }
-  }
-
   void AddResidual(MatrixView x, MatrixView residual) override {
-    for (int64_t t = 0; t < x.rows; ++t) {
-      for (int64_t h = 0; h < x.cols; ++h) residual.Row(t)[h] += x.Row(t)[h];
-    }
+    reference::AddResidual(x, residual);
   }
 
   void TreeAdd(absl::Span<const MatrixView> partials, MatrixView out) override {
     for (int64_t t = 0; t < out.rows; ++t) {
       for (int64_t n = 0; n < out.cols; ++n) out.Row(t)[n] = TreeSum(partials, t, n);
+    }
+  }
+
+  void TreeAddToResidual(absl::Span<const MatrixView> partials,
+                         const ResidualUpdate& update) override {
+    const MatrixView sum = partials[0];
+    TreeAdd(partials, sum);
+    if (update.bias != nullptr) reference::AddBias(update.bias, sum);
+    reference::AddResidual(sum, update.residual);
+    if (!update.norm.has_value()) return;
+    const RowNorm& norm = *update.norm;
+    if (norm.centred) {
+      LayerNorm(update.residual, norm.weight, norm.bias, norm.eps, update.normed);
+    } else {
+      RmsNorm(update.residual, norm.weight, norm.eps, update.normed);
     }
   }
 

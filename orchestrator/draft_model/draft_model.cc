@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <utility>
-#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/check.h"
@@ -17,8 +16,6 @@ namespace {
 constexpr int32_t kClose = 16;
 // A draft may go so far beyond the last token that its sequence may have.
 constexpr int32_t kBeyondEnd = 2;
-// How long a sequence sits out whose mask is not ready.
-constexpr absl::Duration kDeferral = absl::Milliseconds(2);
 
 DraftKind KindOf(float logprob) {
   const double probability = std::exp(static_cast<double>(logprob));
@@ -31,9 +28,11 @@ DraftKind KindOf(float logprob) {
 
 DraftModel::DraftModel(const DraftModelOptions& options, Replica* replica, DraftModelOwner owner)
     : options_(options),
-      replica_(replica),
       owner_(std::move(owner)),
-      times_(options.hang_timeout) {}
+      runner_({.role = RunnerRole::kDraft,
+               .scheduler = options.scheduler,
+               .hang_timeout = options.hang_timeout},
+              replica, this) {}
 
 DraftModel::Followed* DraftModel::Find(SequenceId sequence) {
   const auto found = followed_.find(sequence);
@@ -68,12 +67,13 @@ void DraftModel::OnEnd(SequenceId sequence) {
 }
 
 bool DraftModel::HoldsBlocks(const Followed& followed) const {
-  return !scheduler_->kv_cache().BlockTable(followed.id).empty();
+  return !runner_.scheduler()->kv_cache().BlockTable(followed.id).empty();
 }
 
 bool DraftModel::IsClose(SequenceId sequence) const {
   const Followed* const followed = Find(sequence);
-  if (!ready_ || followed == nullptr || followed->id == 0 || followed->computing) return false;
+  if (!runner_.ready() || followed == nullptr || followed->id == 0 || followed->computing)
+    return false;
   if (followed->barred || !HoldsBlocks(*followed)) return false;
   const FollowedText& text = followed->text;
   return text.lags() ? std::ssize(text.rest()) <= kClose : text.has_choice();
@@ -85,7 +85,7 @@ bool DraftModel::IsAtWork(SequenceId sequence) const {
 
 bool DraftModel::IsComputing(SequenceId sequence) const {
   const Followed* const followed = Find(sequence);
-  return ready_ && followed != nullptr && followed->computing;
+  return runner_.ready() && followed != nullptr && followed->computing;
 }
 
 absl::Span<const DraftToken> DraftModel::ProposalOf(SequenceId sequence) const {
@@ -95,7 +95,7 @@ absl::Span<const DraftToken> DraftModel::ProposalOf(SequenceId sequence) const {
 
 void DraftModel::CatchUp(SequenceId sequence) {
   Followed* const followed = Find(sequence);
-  if (!ready_ || followed == nullptr || followed->computing || followed->barred) return;
+  if (!runner_.ready() || followed == nullptr || followed->computing || followed->barred) return;
   if (followed->id != 0 && !HoldsBlocks(*followed)) Drop(*followed);
   if (followed->id == 0) {
     Start(sequence, *followed);
@@ -119,7 +119,7 @@ bool DraftModel::Begin(SequenceId sequence, int32_t length) {
 // Whoever is let in keeps what it has, but for those that others' drafts push out: so there is to
 // be a block more for each.
 bool DraftModel::HasRoom(int32_t num_tokens) const {
-  const KvCache& cache = scheduler_->kv_cache();
+  const KvCache& cache = runner_.scheduler()->kv_cache();
   const auto num_here = static_cast<int32_t>(followers_.size());
   return num_here + 1 < options_.scheduler.max_sequences_per_step &&
          cache.num_available_blocks() - num_here >=
@@ -128,7 +128,7 @@ bool DraftModel::HasRoom(int32_t num_tokens) const {
 
 void DraftModel::Start(SequenceId sequence, Followed& followed) {
   const auto num_tokens = static_cast<int32_t>(followed.text.rest().size());
-  const KvCache& cache = scheduler_->kv_cache();
+  const KvCache& cache = runner_.scheduler()->kv_cache();
   const int64_t capacity = int64_t{cache.num_total_blocks()} * cache.block_size();
   const int64_t end =
       std::min<int64_t>({options_.scheduler.max_positions, capacity, followed.end + kBeyondEnd});
@@ -145,11 +145,11 @@ void DraftModel::Start(SequenceId sequence, Followed& followed) {
   spec.max_new_tokens = static_cast<int32_t>(end) - num_tokens;
   spec.cache_salt = followed.cache_salt;
   spec.use_prefix_cache = followed.use_prefix_cache;
-  spec.chosen_outside = true;
+  spec.externally_sampled = true;
   followed.id = spec.id;
   followers_[spec.id] = sequence;
   followed.computing = true;
-  if (!scheduler_->Add(std::move(spec)).ok()) Drop(followed);
+  if (!runner_.scheduler()->Add(std::move(spec)).ok()) Drop(followed);
 }
 
 void DraftModel::CatchUp(SequenceId sequence, Followed& followed) {
@@ -157,16 +157,16 @@ void DraftModel::CatchUp(SequenceId sequence, Followed& followed) {
   const absl::Span<const TokenId> rest = text.rest();
   absl::Status status;
   if (rest.size() == 1 && text.num_common() == std::ssize(text.own())) {
-    status = scheduler_->Append(followed.id, rest.front());
+    status = runner_.scheduler()->Append(followed.id, rest.front());
   } else {
     const SequenceId from = followed.id;
     const SequenceId to = next_id_++;
-    status = scheduler_->Fork({.from = from,
-                               .to = to,
-                               .num_tokens = text.num_common(),
-                               .continuation = {rest.begin(), rest.end()}});
+    status = runner_.scheduler()->Fork({.from = from,
+                                        .to = to,
+                                        .num_tokens = text.num_common(),
+                                        .continuation = {rest.begin(), rest.end()}});
     if (status.ok()) {
-      SLUICE_CHECK(scheduler_->Finish(from, FinishReason::kCancelled).ok());
+      SLUICE_CHECK(runner_.scheduler()->Finish(from, FinishReason::kCancelled).ok());
       followers_.erase(from);
       followers_[to] = sequence;
       followed.id = to;
@@ -183,7 +183,7 @@ void DraftModel::CatchUp(SequenceId sequence, Followed& followed) {
 
 void DraftModel::TakeChoice(Followed& followed) {
   const TokenId choice = followed.text.proposal().back().token;
-  if (!scheduler_->Append(followed.id, choice).ok()) {
+  if (!runner_.scheduler()->Append(followed.id, choice).ok()) {
     followed.wanted = 0;  // it is as long as it may be
     return;
   }
@@ -196,11 +196,15 @@ void DraftModel::Drop(Followed& followed) {
   followed.wanted = 0;
   followed.computing = false;
   if (followed.id == 0) return;
-  if (scheduler_.has_value()) {
-    scheduler_->Finish(followed.id, FinishReason::kCancelled).status().IgnoreError();
+  if (runner_.scheduler() != nullptr) {
+    runner_.scheduler()->Finish(followed.id, FinishReason::kCancelled).status().IgnoreError();
   }
   followers_.erase(followed.id);
   followed.id = 0;
+}
+
+void DraftModel::DropAll() {
+  for (auto& [sequence, followed] : followed_) Drop(followed);
 }
 
 // Proposes one token more, where somebody asks for it and it is worth it.
@@ -217,39 +221,6 @@ void DraftModel::GoOn(SequenceId sequence, Followed& followed) {
 
 // ---- Steps ----
 
-void DraftModel::Advance(SteadyTime now) {
-  replica_->Advance(now);
-  for (const ReplicaEvent& event : replica_->TakeEvents()) {
-    if (const auto* executed = std::get_if<StepExecuted>(&event)) {
-      On(*executed, now);
-    } else if (const auto* ready = std::get_if<ReplicaReady>(&event)) {
-      On(*ready);
-    } else if (const auto* lost = std::get_if<ReplicaLost>(&event)) {
-      On(*lost);
-    }
-  }
-  if (!in_flight_.has_value() || given_up_ || now < in_flight_->sent + in_flight_->bound) return;
-  times_.GaveUp();
-  GiveUp(
-      absl::DeadlineExceededError(absl::StrCat("step ", in_flight_->id, " did not complete within ",
-                                               absl::FormatDuration(in_flight_->bound))));
-}
-
-SteadyTime DraftModel::NextWake() const {
-  SteadyTime wake = replica_->NextWake();
-  if (!returns_.empty()) wake = std::min(wake, returns_.front().first);
-  if (!in_flight_.has_value() || given_up_) return wake;
-  return std::min(wake, in_flight_->sent + in_flight_->bound);
-}
-
-void DraftModel::SendSteps(SteadyTime now) {
-  for (; !returns_.empty() && returns_.front().first <= now; returns_.pop_front()) {
-    if (scheduler_.has_value()) scheduler_->Return(returns_.front().second);
-  }
-  if (!ready_ || in_flight_.has_value()) return;
-  if (const std::optional<Step> step = scheduler_->Plan()) Send(*step, now);
-}
-
 RowRequest DraftModel::RowFor(const Segment& segment) const {
   static const SamplingOptions kGreedy;
   const SequenceId sequence = followers_.at(segment.sequence);
@@ -262,41 +233,14 @@ RowRequest DraftModel::RowFor(const Segment& segment) const {
   return row;
 }
 
-void DraftModel::Send(const Step& step, SteadyTime now) {
-  std::vector<RowRequest> rows;
+void DraftModel::DescribeRows(const Step& step, std::vector<RowRequest>& rows) {
   for (const Segment& segment : step.segments) {
     if (!segment.rows.empty()) rows.push_back(RowFor(segment));
   }
-  in_flight_ = {.id = step.id,
-                .num_positions = step.num_tokens(),
-                .num_rows = rows.size(),
-                .sent = now,
-                .bound = times_.Bound(step.num_tokens())};
-  replica_->Execute(step, rows);
 }
 
-void DraftModel::On(const StepExecuted& executed, SteadyTime now) {
-  if (given_up_) return;
-  if (!in_flight_.has_value() || in_flight_->id != executed.step ||
-      in_flight_->num_rows != executed.rows.size()) {
-    return GiveUp(
-        absl::InternalError(absl::StrCat("the sampler answered step ", executed.step, " with ",
-                                         executed.rows.size(), " rows, out of turn")));
-  }
-  const StepInFlight step = *std::exchange(in_flight_, std::nullopt);
-  std::vector<TokenId> tokens;
-  std::vector<int32_t> deferred;
-  for (const RowResult& row : executed.rows) {
-    if (row.deferred) deferred.push_back(static_cast<int32_t>(tokens.size()));
-    tokens.push_back(row.token);
-  }
-  const absl::StatusOr<StepOutcome> outcome = scheduler_->Commit(step.id, tokens, deferred);
-  if (!outcome.ok()) return GiveUp(outcome.status());
-  for (const SequenceId id : outcome->deferred) returns_.emplace_back(now + kDeferral, id);
-  ++num_steps_;
-  times_.Completed(step.num_positions, now - step.sent);
-  owner_.on_step(step.num_positions, now - step.sent);
-  for (const AcceptedRow& row : outcome->rows) OnRow(row.sequence, executed.rows[row.row]);
+void DraftModel::OnCommitted(StepOutcome outcome, std::vector<RowResult> rows) {
+  for (const AcceptedRow& row : outcome.rows) OnRow(row.sequence, rows[row.row]);
 }
 
 void DraftModel::OnRow(SequenceId id, const RowResult& row) {
@@ -312,69 +256,38 @@ void DraftModel::OnRow(SequenceId id, const RowResult& row) {
   GoOn(sequence, followed);
 }
 
-// ---- What becomes of the replica ----
-
-void DraftModel::On(const ReplicaReady& ready) {
-  Log(LogLevel::kInfo, "orchestrator", "draft-model-ready",
-      {{"epoch", ready.epoch},
-       {"kv_blocks", ready.geometry.num_blocks},
-       {"kept_blocks", ready.kept_blocks ? "yes" : "no"}});
-  epoch_ = ready.epoch;
-  const bool resized = scheduler_.has_value() &&
-                       scheduler_->kv_cache().num_total_blocks() != ready.geometry.num_blocks;
-  if (!ready.changed.empty() || resized) {
-    for (auto& [sequence, followed] : followed_) Drop(followed);
-    scheduler_.reset();
-  }
-  if (!scheduler_.has_value()) {
-    scheduler_.emplace(options_.scheduler, KvCacheOptions{.num_blocks = ready.geometry.num_blocks,
-                                                          .block_size = ready.geometry.block_size});
-  }
-  if (ready.kept_blocks) {
-    scheduler_->AbandonSteps();
-  } else {
-    scheduler_->Reset();
-  }
-  ready_ = true;
-}
-
-void DraftModel::On(const ReplicaLost& lost) {
+void DraftModel::OnLost(const absl::Status& status, absl::Span<const SequenceId> in_flight,
+                        SteadyTime /*now*/) {
   Log(LogLevel::kWarning, "orchestrator", "draft-model-lost",
-      {{"epoch", epoch_}, {"status", lost.status.ToString()}});
-  ready_ = false;
-  given_up_ = false;
-  ++num_recoveries_;
-  const bool was_at_work = std::exchange(in_flight_, std::nullopt).has_value();
-  for (auto& [sequence, followed] : followed_) {
-    followed.wanted = 0;
-    if (!was_at_work || !followed.computing || ++followed.num_losses <= options_.max_losses) {
-      continue;
-    }
+      {{"epoch", runner_.epoch()}, {"status", status.ToString()}});
+  for (auto& [sequence, followed] : followed_) followed.wanted = 0;
+  for (const SequenceId id : in_flight) {
+    const auto found = followers_.find(id);
+    if (found == followers_.end()) continue;  // it has ended
+    Followed& followed = *Find(found->second);
+    if (++followed.num_losses <= options_.max_losses) continue;
     Drop(followed);
     followed.barred = true;
   }
 }
 
-void DraftModel::GiveUp(const absl::Status& status) {
-  given_up_ = true;
-  replica_->GiveUp(status);
-}
-
 // ---- Looking on ----
 
 DraftModelStatus DraftModel::status() const {
-  return {.ready = ready_,
-          .epoch = epoch_,
-          .scheduler = scheduler_.has_value() ? scheduler_->statistics() : SchedulerStatistics{},
-          .num_steps = num_steps_,
-          .num_recoveries = num_recoveries_,
+  const RunnerStatus runner = runner_.status();
+  return {.ready = runner.ready,
+          .epoch = runner.epoch,
+          .scheduler = runner.scheduler,
+          .num_steps = runner.num_steps,
+          .num_recoveries = runner.num_recoveries,
           .num_proposed_tokens = num_proposed_};
 }
 
 absl::Status DraftModel::CheckIntegrity() const {
-  if (!scheduler_.has_value()) return absl::OkStatus();
-  if (absl::Status status = scheduler_->CheckIntegrity(); !status.ok()) return status;
-  const SchedulerStatistics statistics = scheduler_->statistics();
+  const Scheduler* const scheduler = runner_.scheduler();
+  if (scheduler == nullptr) return absl::OkStatus();
+  if (absl::Status status = scheduler->CheckIntegrity(); !status.ok()) return status;
+  const SchedulerStatistics statistics = scheduler->statistics();
   const int32_t num_alive =
       statistics.waiting_sequences + statistics.running_sequences + statistics.paused_sequences;
   if (num_alive != std::ssize(followers_)) {

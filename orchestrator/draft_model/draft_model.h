@@ -1,9 +1,8 @@
-// A second, smaller model that drafts for the one that is served: a replica of its own with a
-// scheduler and KV cache bookkeeping of its own, driven by the same loop. Every sequence that it is
-// asked for has one here, whose tokens are chosen outside (Scheduler): a draft is a few of these
-// choices, taken one by one; what the served model did not choose is dropped by forking the sequence
-// off where both agree. The copies of blocks, the chunks of prompts, prefixes computed before and
-// preemption are the scheduler's, as for any other replica.
+// A second, smaller model that drafts for the one that is served: a ModelRunner of its own. Every
+// sequence that it is asked for has one here, whose tokens are chosen outside (Scheduler): a draft is a
+// few of these choices, taken one by one; what the served model did not choose is dropped by forking the
+// sequence off where both agree. The copies of blocks, the chunks of prompts, prefixes computed before
+// and preemption are the scheduler's, as for any other replica.
 //
 // Its rows are drawn with the options and random numbers of the sequence that they are drafted for,
 // at the same position, so that where both models think alike they choose alike at any temperature.
@@ -15,11 +14,9 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/container/btree_map.h"
@@ -30,9 +27,9 @@
 #include "orchestrator/draft_model/followed_text.h"
 #include "orchestrator/drafts/model_drafter.h"
 #include "orchestrator/pipeline/replica.h"
+#include "orchestrator/runner/model_runner.h"
 #include "orchestrator/scheduler/scheduler.h"
 #include "services/common/steady_time.h"
-#include "services/common/step_times.h"
 
 namespace sluice {
 
@@ -52,8 +49,6 @@ struct DraftModelOwner {
   std::function<std::optional<RowRequest>(SequenceId)> describe_row;
   // Whether one more token behind these is worth a step.
   std::function<bool(SequenceId, absl::Span<const DraftToken>)> goes_on;
-  // A step of so many rows has taken so long.
-  std::function<void(int32_t rows, absl::Duration time)> on_step;
 };
 
 struct DraftModelStatus {
@@ -65,7 +60,7 @@ struct DraftModelStatus {
   uint64_t num_proposed_tokens = 0;
 };
 
-class DraftModel final : public ModelDrafter {
+class DraftModel final : public ModelDrafter, private ModelRunner::Owner {
  public:
   // Borrows the replica.
   DraftModel(const DraftModelOptions& options, Replica* replica, DraftModelOwner owner);
@@ -80,14 +75,14 @@ class DraftModel final : public ModelDrafter {
   bool IsAtWork(SequenceId sequence) const override;
   bool IsComputing(SequenceId sequence) const override;
   absl::Span<const DraftToken> ProposalOf(SequenceId sequence) const override;
+  const StepTimeModel& step_times() const override { return runner_.step_times(); }
 
   // Applies what has come. SendSteps() is due after it, and after anything that asked for work.
-  void Advance(SteadyTime now);
-  void SendSteps(SteadyTime now);
-  SteadyTime NextWake() const;
+  void Advance(SteadyTime now) { runner_.Advance(now); }
+  void SendSteps(SteadyTime now) { runner_.SendSteps(now); }
+  SteadyTime NextWake() const { return runner_.NextWake(); }
 
   DraftModelStatus status() const;
-  bool idle() const { return !in_flight_.has_value(); }
   // OK, or INTERNAL: as Scheduler's, and between it and what is known of sequences here.
   absl::Status CheckIntegrity() const;
 
@@ -105,14 +100,6 @@ class DraftModel final : public ModelDrafter {
     std::string cache_salt;
     bool use_prefix_cache = true;
   };
-  struct StepInFlight {
-    StepId id = 0;
-    int32_t num_positions = 0;
-    size_t num_rows = 0;
-    SteadyTime sent;
-    absl::Duration bound;
-  };
-
   Followed* Find(SequenceId sequence);
   const Followed* Find(SequenceId sequence) const;
   bool HoldsBlocks(const Followed& followed) const;
@@ -124,31 +111,26 @@ class DraftModel final : public ModelDrafter {
   void Drop(Followed& followed);
   void GoOn(SequenceId sequence, Followed& followed);
 
-  void On(const ReplicaReady& ready);
-  void On(const StepExecuted& executed, SteadyTime now);
-  void On(const ReplicaLost& lost);
+  void DropAll();
   void OnRow(SequenceId id, const RowResult& row);
-  void GiveUp(const absl::Status& status);
   RowRequest RowFor(const Segment& segment) const;
-  void Send(const Step& step, SteadyTime now);
+
+  // ModelRunner::Owner.
+  void DescribeRows(const Step& step, std::vector<RowRequest>& rows) override;
+  void OnCommitted(StepOutcome outcome, std::vector<RowResult> rows) override;
+  // It computes when it is asked to: the time between its steps is not its own.
+  bool HeldBackSince(SteadyTime) const override { return true; }
+  void OnChanged(const std::string&) override { DropAll(); }
+  void OnResized(const KvGeometry&, int32_t, absl::Span<const SequenceId>) override { DropAll(); }
+  void OnLost(const absl::Status& status, absl::Span<const SequenceId> in_flight,
+              SteadyTime now) override;
 
   const DraftModelOptions options_;
-  Replica* const replica_;
   const DraftModelOwner owner_;
-  StepTimes times_;
-
-  std::optional<Scheduler> scheduler_;
+  ModelRunner runner_;
   absl::btree_map<SequenceId, Followed> followed_;         // by the sequence followed
   absl::flat_hash_map<SequenceId, SequenceId> followers_;  // from sequences here to those
   SequenceId next_id_ = 1;
-  std::optional<StepInFlight> in_flight_;
-  std::deque<std::pair<SteadyTime, SequenceId>> returns_;  // when those that sit out go on
-  SteadyTime last_end_;
-  bool ready_ = false;
-  bool given_up_ = false;  // until the replica's loss has come
-  uint64_t epoch_ = 0;
-  uint64_t num_steps_ = 0;
-  uint64_t num_recoveries_ = 0;
   uint64_t num_proposed_ = 0;
 };
 

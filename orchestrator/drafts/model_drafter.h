@@ -11,6 +11,7 @@
 #include "absl/types/span.h"
 #include "orchestrator/drafts/drafter.h"
 #include "orchestrator/scheduler/sequence.h"
+#include "orchestrator/step_time/step_time_model.h"
 
 namespace sluice {
 
@@ -38,6 +39,9 @@ class ModelDrafter {
   virtual bool IsComputing(SequenceId sequence) const = 0;
   // What it has proposed behind the tokens that the sequence has. Valid until the next call.
   virtual absl::Span<const DraftToken> ProposalOf(SequenceId sequence) const = 0;
+
+  // What its steps take.
+  virtual const StepTimeModel& step_times() const = 0;
 };
 
 }  // namespace sluice

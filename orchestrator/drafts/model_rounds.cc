@@ -51,11 +51,11 @@ ModelRounds::Choice ModelRounds::BestLength(int32_t num_decodes,
                                             absl::Span<const RoundCandidate> candidates,
                                             const CostOfRows& cost) const {
   Choice best;
-  if (costs_.empty()) return best;
+  if (!knows_steps()) return best;
   std::vector<double> all_right(candidates.size(), 1.0);
   double expected = num_decodes;
   int32_t rows = num_decodes;
-  const double draft_step = costs_.Of(static_cast<int32_t>(candidates.size()));
+  const double draft_step = StepOf(static_cast<int32_t>(candidates.size()));
   for (int32_t length = 1; length <= kMostTokens; ++length) {
     for (size_t i = 0; i < candidates.size(); ++i) {
       if (candidates[i].most < length) continue;
@@ -122,7 +122,7 @@ void ModelRounds::PutOffProbe() {
 
 absl::Duration ModelRounds::Patience() const {
   const absl::Duration step =
-      costs_.empty() ? step_time_ : absl::Seconds(costs_.Of(std::max(num_asked_, 1)));
+      knows_steps() ? absl::Seconds(StepOf(std::max(num_asked_, 1))) : step_time_;
   return std::max(kLeastPatience, kPatience * length_ * step);
 }
 
@@ -169,11 +169,11 @@ bool ModelRounds::HoldsAlways(SequenceId sequence, int32_t num_tokens) {
 
 // In the time that the step takes, the round's rate would bring as many tokens.
 bool ModelRounds::GoesOn(absl::Span<const DraftToken> proposal, const Chances& chances) const {
-  if (policy_ == DraftPolicy::kAlways || costs_.empty()) return true;
+  if (policy_ == DraftPolicy::kAlways || !knows_steps()) return true;
   double gain = chances.Of(DraftKind::kModelAny);
   for (const DraftToken& token : proposal) gain *= chances.Of(token.kind);
   const int32_t asked = std::max(num_asked_, 1);
-  return gain * asked > rate_ * costs_.Of(asked);
+  return gain * asked > rate_ * StepOf(asked);
 }
 
 }  // namespace sluice

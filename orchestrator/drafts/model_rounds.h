@@ -24,7 +24,6 @@
 #include "orchestrator/drafts/draft_lengths.h"
 #include "orchestrator/drafts/draft_policy.h"
 #include "orchestrator/drafts/model_drafter.h"
-#include "orchestrator/drafts/step_costs.h"
 
 namespace sluice {
 
@@ -55,8 +54,6 @@ class ModelRounds {
 
   // A step of the served model has ended.
   void OnStep() { ++num_steps_; }
-  // So did one of the draft model, of so many rows.
-  void OnModelStep(int32_t rows, absl::Duration time) { costs_.Add(rows, time); }
   void OnEnd(SequenceId sequence) { asked_.erase(sequence); }
 
   // Whether sequences are to wait for drafts: the next step is worth a round, or they do already.
@@ -96,10 +93,12 @@ class ModelRounds {
   bool AnyWaits() const;
   void PutOffProbe();
   absl::Duration Patience() const;
+  bool knows_steps() const { return model_->step_times().knows_rows(); }
+  // Seconds of a step of the draft model.
+  double StepOf(int32_t rows) const { return model_->step_times().Expected(rows); }
 
   const DraftPolicy policy_;
   ModelDrafter* model_ = nullptr;
-  StepCosts costs_;  // of the draft model's steps
   absl::Duration now_;
   absl::Duration last_wait_ = -absl::InfiniteDuration();
   int64_t num_steps_ = 0;

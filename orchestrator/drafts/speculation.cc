@@ -185,25 +185,17 @@ absl::Span<const TokenId> Speculation::ForcedOf(const State& state, int32_t num_
 
 // ---- Steps ----
 
-void Speculation::OnStep(const MeasuredStep& step) {
+void Speculation::OnStep() {
   ++num_steps_;
   rounds_.OnStep();
-  (step.ahead ? ahead_ : alone_).Add(step.rows, step.time);
-  // While all go ahead nothing is measured alone, but what was is forgotten.
-  if (step.ahead) alone_.Pass();
-  if (!step.ahead || !alone_.Knows(step.rows)) {
-    costs_.Add(step.rows, step.time);
-  } else {
-    costs_.Pass();
-  }
   waits_.reset();
 }
 
 bool Speculation::IsHopeless(int32_t num_decodes) const {
   const int32_t most = kMostProposed * num_decodes;
   for (int32_t rows = num_decodes + 1; rows <= num_decodes + most; rows += (rows + 7) / 8) {
-    const double rate = rows / costs_.Of(rows);
-    if (rate > num_decodes / costs_.Of(num_decodes) * (1 + kMargin)) return false;
+    const double rate = rows / steps_->Expected(rows);
+    if (rate > num_decodes / steps_->Expected(num_decodes) * (1 + kMargin)) return false;
   }
   return true;
 }
@@ -225,7 +217,7 @@ bool Speculation::AllWait(int32_t num_running) {
     return guesses && !states_.empty();
   }
   if (!waits_.has_value()) {
-    hopeless_ = !costs_.empty() && IsHopeless(num_running);
+    hopeless_ = steps_->knows_rows() && IsHopeless(num_running);
     waits_ = DecideToWait(num_running);
   }
   return *waits_;
@@ -244,7 +236,7 @@ double Speculation::RateOfProposals(int32_t num_running) const {
   }
   if (chances.empty()) return 0;
   return ChooseLengths(num_running, chances, kMostPieces, kMargin,
-                       [this](int32_t rows) { return costs_.Of(rows); })
+                       [this](int32_t rows) { return steps_->Expected(rows); })
       .rate;
 }
 
@@ -265,14 +257,14 @@ std::vector<RoundCandidate> Speculation::CandidatesOfRound() const {
 
 bool Speculation::DecideToWait(int32_t num_running) {
   const bool is_probing_ahead = num_steps_ % kProbePeriod < kProbeSteps;
-  if (states_.empty() || num_running < 1 || is_probing_ahead || hopeless_ || costs_.empty()) {
+  if (states_.empty() || num_running < 1 || is_probing_ahead || hopeless_ ||
+      !steps_->knows_rows()) {
     return rounds_.DecideAgainst();
   }
-  const StepCosts& without = ahead_.empty() ? costs_ : ahead_;
-  const double rate_ahead = num_running / without.Of(num_running);
+  const double rate_ahead = num_running / steps_->ExpectedAhead(num_running);
   const double rate = RateOfProposals(num_running);
   const bool round = rounds_.Decide(
-      num_running, CandidatesOfRound(), [this](int32_t rows) { return costs_.Of(rows); },
+      num_running, CandidatesOfRound(), [this](int32_t rows) { return steps_->Expected(rows); },
       std::max(rate, rate_ahead));
   return round || rate > rate_ahead * (1 + kMarginOverAhead);
 }
@@ -308,14 +300,14 @@ std::vector<int32_t> Speculation::FullLengths(absl::Span<const Guess> guesses, i
 std::vector<int32_t> Speculation::PayingLengths(int32_t num_decodes,
                                                 absl::Span<const Guess> guesses,
                                                 int32_t most) const {
-  if (costs_.empty() || IsHopeless(num_decodes)) return std::vector<int32_t>(guesses.size());
+  if (!steps_->knows_rows() || IsHopeless(num_decodes)) return std::vector<int32_t>(guesses.size());
   const int32_t most_each = std::max(1, kMostPieces / num_decodes);
   std::vector<std::vector<double>> chances;
   for (const Guess& guess : guesses) {
     chances.push_back(ChancesOf(*guess.state, std::min(guess.candidate->most, most_each)));
   }
   return ChooseLengths(num_decodes, chances, most, kMargin,
-                       [this](int32_t rows) { return costs_.Of(rows); })
+                       [this](int32_t rows) { return steps_->Expected(rows); })
       .of;
 }
 

@@ -21,21 +21,14 @@
 #include "orchestrator/drafts/drafter.h"
 #include "orchestrator/drafts/model_rounds.h"
 #include "orchestrator/drafts/shared_ngrams.h"
-#include "orchestrator/drafts/step_costs.h"
 #include "orchestrator/scheduler/draft_source.h"
+#include "orchestrator/step_time/step_time_model.h"
 
 namespace sluice {
 
 struct SpeculationOptions {
   DraftMode mode = DraftMode::kNgram;
   DraftPolicy policy = DraftPolicy::kMeasured;
-};
-
-// A step as it was measured.
-struct MeasuredStep {
-  int32_t rows = 0;     // all choose a token
-  absl::Duration time;  // since the results of the step before, or since it was sent if later
-  bool ahead = false;   // sent before those results had come
 };
 
 class Speculation final : public DraftSource {
@@ -59,7 +52,10 @@ class Speculation final : public DraftSource {
   // The text behind the first `position` tokens of the sequence, which are all that it has, must be
   // that of `tokens`, or begin with it: they are a guess at how it is written.
   void OnLikely(SequenceId sequence, int32_t position, absl::Span<const TokenId> tokens);
-  void OnStep(const MeasuredStep& step);
+  // A step was executed whose cost goes by its rows (StepSample).
+  void OnStep();
+  // What steps of the served model take. Borrowed; REQUIRES: set before any step.
+  void UseSteps(const StepTimeModel* steps) { steps_ = steps; }
 
   // Of a draft model, where there is one. Borrows it.
   void UseModel(ModelDrafter* model) { rounds_.UseModel(model); }
@@ -68,8 +64,6 @@ class Speculation final : public DraftSource {
   absl::Duration NextTimeout() const { return rounds_.NextTimeout(); }
   // Steps were held back at that time or later.
   bool WaitedSince(absl::Duration time) const { return rounds_.WaitedSince(time); }
-  // A step of the model, of so many rows, has ended.
-  void OnModelStep(int32_t rows, absl::Duration time) { rounds_.OnModelStep(rows, time); }
   // One more token behind those that the model has proposed for the sequence is worth a step of it.
   bool GoesOn(SequenceId sequence, absl::Span<const DraftToken> proposal) const;
 
@@ -137,10 +131,7 @@ class Speculation final : public DraftSource {
   SharedNgrams shared_;
   ModelRounds rounds_;
   Chances chances_;  // of all sequences; new ones begin with them
-  StepCosts ahead_;  // of steps sent before the last one's results had come
-  StepCosts alone_;  // of steps sent after them
-  // Of steps sent after them; by numbers of rows of which there were none, of those sent before.
-  StepCosts costs_;
+  const StepTimeModel* steps_ = nullptr;
   int64_t num_steps_ = 0;
   int64_t num_forced_ = 0;     // sequences that know of forced tokens
   bool hopeless_ = false;      // as was found of late: nothing need be proposed

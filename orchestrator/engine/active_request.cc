@@ -5,6 +5,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/sampling_options/sampling_options.h"
 
 namespace sluice {
 namespace {
@@ -37,6 +38,8 @@ ActiveRequest::ActiveRequest(RequestId id, EngineRequest request, std::vector<Se
       id_(id),
       ids_(std::move(ids)),
       choosing_row_(ChoosingRow()),
+      reads_tokens_(request_.beams.has_value() || request_.constraint != nullptr ||
+                    HasSequenceParameters(request_.sampling)),
       sink_(std::move(sink)),
       text_(text),
       outputs_(ids_.size()) {
@@ -45,9 +48,8 @@ ActiveRequest::ActiveRequest(RequestId id, EngineRequest request, std::vector<Se
     std::vector<TokenId> resumed;
     if (!request_.resumed.empty()) resumed = request_.resumed[index];
     Output& output = outputs_[index];
-    output.tokens = request_.prompt;
-    output.tokens.insert(output.tokens.end(), resumed.begin(), resumed.end());
     output.num_delivered = static_cast<int32_t>(resumed.size());
+    if (!resumed.empty()) output.last_token = resumed.back();
     if (text_ != nullptr) text_->Open(ids_[index], TextOptionsFor(std::move(resumed)));
   }
 }
@@ -92,7 +94,7 @@ SequenceSpec ActiveRequest::SpecOf(int index, int32_t max_new_tokens) const {
   if (index > 0) spec.prompt_of = ids_.front();
   if (request_.beams.has_value()) {
     // The search knows what ends a beam, and begins again where it is resumed.
-    spec.chosen_outside = true;
+    spec.externally_sampled = true;
     spec.stop_tokens.clear();
     spec.resumed_tokens.clear();
     spec.max_drafts = 0;
@@ -113,16 +115,17 @@ int32_t ActiveRequest::FewestTokens(int32_t max_new_tokens) const {
   return std::max(fewest, 0);
 }
 
-RowRequest ActiveRequest::RowFor(int index, const Segment& segment, const Row& row) const {
+RowRequest ActiveRequest::RowFor(int index, const Segment& segment, const Row& row,
+                                 absl::Span<const TokenId> tokens) const {
   if (row.kind == RowKind::kScore) return ScoringRow(index, segment, row);
-  if (beams_ != nullptr) return beams_->RowFor(segment, row);
+  if (beams_ != nullptr) return beams_->RowFor(segment, row, tokens);
   RowRequest request = choosing_row_;
   request.sequence = segment.sequence;
   request.sequence_index = index;
   request.position = segment.first_position + row.offset + 1;
   const auto num_tokens = static_cast<int32_t>(segment.tokens.size());
   if (row.offset >= num_tokens - segment.num_drafts) request.draft = segment.tokens[row.offset];
-  request.tokens = outputs_[index].tokens;
+  request.tokens = tokens;
   return request;
 }
 
@@ -173,8 +176,7 @@ void ActiveRequest::OnBeamsMoved() {
   if (over_) return;
   if (beams_->over()) return OnBeamsOver();
   for (size_t i = 0; i < outputs_.size(); ++i) {
-    const auto num_known = static_cast<int32_t>(outputs_[i].tokens.size() - request_.prompt.size());
-    for (TokenEvent& event : beams_->Settled(num_known)) {
+    for (TokenEvent& event : beams_->Settled(outputs_[i].num_known())) {
       OnToken(static_cast<int>(i), std::move(event));
     }
   }
@@ -200,7 +202,7 @@ void ActiveRequest::OnBeamOver(int index, BeamRun::Result& result) {
   if (index == 0) finished.usage = beams_->usage();
   finished.usage.prompt_tokens = static_cast<int32_t>(request_.prompt.size());
   finished.usage.generated_tokens = static_cast<int32_t>(result.tokens.size());
-  for (size_t i = output.tokens.size() - request_.prompt.size(); i < result.tokens.size(); ++i) {
+  for (size_t i = output.num_known(); i < result.tokens.size(); ++i) {
     OnToken(index, std::move(result.tokens[i]));
   }
   if (result.end == BeamEnd::kStopString) {
@@ -229,7 +231,7 @@ void ActiveRequest::OnToken(int index, TokenEvent token) {
   Output& output = outputs_[index];
   if (over_ || output.end.has_value()) return;  // a stop string was found meanwhile
   const TokenId id = token.token;
-  output.tokens.push_back(id);
+  output.last_token = id;
   if (text_ == nullptr) {
     ++output.num_delivered;
     ChunkEvent chunk;
@@ -249,7 +251,7 @@ void ActiveRequest::OnSequenceFinished(int index, const FinishedSequence& finish
   end.reason = request_.score                           ? EndReason::kScored
                : finished.reason == FinishReason::kStop ? EndReason::kStopToken
                                                         : EndReason::kLength;
-  if (end.reason == EndReason::kStopToken) end.stop_token = output.tokens.back();
+  if (end.reason == EndReason::kStopToken) end.stop_token = output.last_token;
   if (text_ == nullptr) {
     End(index, std::move(end));
   } else {

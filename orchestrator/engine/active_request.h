@@ -14,6 +14,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "orchestrator/engine/beam_run.h"
 #include "orchestrator/engine/ledger.h"
 #include "orchestrator/engine/request.h"
@@ -48,8 +49,12 @@ class ActiveRequest {
   SequenceSpec SpecOf(int index, int32_t max_new_tokens) const;
   // So many tokens each of its sequences has at least.
   int32_t FewestTokens(int32_t max_new_tokens) const;
-  // What is asked of the sampler for a row of sequence `index`. Borrows from this request.
-  RowRequest RowFor(int index, const Segment& segment, const Row& row) const;
+  // Rows of its sequences need their tokens: for options that depend on them, or for beams.
+  bool reads_tokens() const { return reads_tokens_; }
+  // What is asked of the sampler for a row of sequence `index`, which has `tokens` in the
+  // scheduler; they may be empty unless reads_tokens(). Borrows from this request and from `tokens`.
+  RowRequest RowFor(int index, const Segment& segment, const Row& row,
+                    absl::Span<const TokenId> tokens) const;
   // As RequestTable's.
   RowRequest DraftRowFor(int index) const;
 
@@ -89,10 +94,12 @@ class ActiveRequest {
 
  private:
   struct Output {
-    // Prompt, resumed tokens and those accepted, for who counts them.
-    std::vector<TokenId> tokens;
+    // Generated tokens that this request knows of, resumed ones included.
+    int32_t num_known() const { return num_delivered + static_cast<int32_t>(pending.size()); }
+
     int64_t num_text_tokens = 0;  // delivered, as the text end counts
     int32_t num_delivered = 0;    // resumed ones included
+    TokenId last_token = 0;       // generated; meaningful where num_known() > 0
     std::optional<SequenceEnd> end;
     std::optional<SequenceEnd> scheduler_end;
     std::deque<TokenEvent> pending;            // accepted, not yet delivered
@@ -117,6 +124,7 @@ class ActiveRequest {
   const RequestId id_;
   const std::vector<SequenceId> ids_;
   const RowRequest choosing_row_;  // borrows from request_
+  const bool reads_tokens_;
   const std::shared_ptr<RequestSink> sink_;
   TextStreams* const text_;
   std::vector<Output> outputs_;

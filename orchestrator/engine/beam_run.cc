@@ -22,7 +22,6 @@ BeamRun::BeamRun(const EngineRequest& request, SequenceId first, int32_t max_new
       options_(OptionsOf(request, max_new_tokens)),
       search_(options_),
       sequences_{first},
-      tokens_{request.prompt},
       rows_(1) {}
 
 size_t BeamRun::IndexOf(SequenceId sequence) const {
@@ -31,7 +30,8 @@ size_t BeamRun::IndexOf(SequenceId sequence) const {
   return found - sequences_.begin();
 }
 
-RowRequest BeamRun::RowFor(const Segment& segment, const Row& row) const {
+RowRequest BeamRun::RowFor(const Segment& segment, const Row& row,
+                           absl::Span<const TokenId> tokens) const {
   const size_t index = IndexOf(segment.sequence);
   RowRequest request;
   request.sequence = segment.sequence;
@@ -44,8 +44,8 @@ RowRequest BeamRun::RowFor(const Segment& segment, const Row& row) const {
   request.constraint = request_.constraint.get();
   request.num_prompt_tokens = static_cast<int32_t>(request_.prompt.size());
   request.stop_tokens = request_.stop_tokens;
-  request.tokens = tokens_[index];
-  if (tokens_[index].size() > request_.prompt.size()) request.previous = tokens_[index].back();
+  request.tokens = tokens;
+  if (tokens.size() > request_.prompt.size()) request.previous = tokens.back();
   return request;
 }
 
@@ -73,12 +73,10 @@ void BeamRun::OnRow(SequenceId sequence, const RowResult& row) {
 
 std::vector<BeamRun::Question> BeamRun::Questions() const {
   std::vector<Question> questions;
-  const auto num_prompt = static_cast<ptrdiff_t>(request_.prompt.size());
   for (const int32_t index : search_.ToJudge()) {
     const BeamSearch::Expansion& expansion = search_.expansion(index);
-    const std::vector<TokenId>& tokens = tokens_[expansion.parent];
     questions.push_back({.expansion = index,
-                         .tokens = {tokens.begin() + num_prompt, tokens.end()},
+                         .tokens = GeneratedTo(search_.live()[expansion.parent].node),
                          .token = expansion.token});
   }
   return questions;
@@ -92,11 +90,9 @@ BeamMoves BeamRun::Advance(const std::function<SequenceId()>& new_id) {
   BeamMoves moves;
   std::vector<bool> goes_on(sequences_.size());
   std::vector<SequenceId> sequences;
-  std::vector<std::vector<TokenId>> tokens;
   for (const LiveBeam& beam : search_.live()) {
     const SequenceId parent = sequences_[beam.parent];
     const TokenId token = search_.TokenOf(beam.node);
-    tokens.push_back(tokens_[beam.parent]);
     if (!goes_on[beam.parent]) {
       goes_on[beam.parent] = true;
       moves.appends.emplace_back(parent, token);
@@ -105,22 +101,21 @@ BeamMoves BeamRun::Advance(const std::function<SequenceId()>& new_id) {
       moves.forks.push_back(ForkFor(beam, new_id()));
       sequences.push_back(moves.forks.back().to);
     }
-    tokens.back().push_back(token);
   }
   for (size_t i = 0; i < sequences_.size(); ++i) {
     if (!goes_on[i]) moves.ended.push_back(sequences_[i]);
   }
   sequences_ = std::move(sequences);
-  tokens_ = std::move(tokens);
   rows_.assign(sequences_.size(), std::nullopt);
   num_rows_ = 0;
   return moves;
 }
 
 ForkSpec BeamRun::ForkFor(const LiveBeam& beam, SequenceId to) const {
+  const int32_t num_generated = search_.LengthOf(beam.node) - 1;  // before the beam's last token
   return {.from = sequences_[beam.parent],
           .to = to,
-          .num_tokens = static_cast<int32_t>(tokens_[beam.parent].size()),
+          .num_tokens = static_cast<int32_t>(request_.prompt.size()) + num_generated,
           .continuation = {search_.TokenOf(beam.node)}};
 }
 
@@ -134,6 +129,12 @@ void BeamRun::KeepEvents(int32_t first) {
     const auto count = std::min<ptrdiff_t>(request_.num_logprobs, std::ssize(top));
     event.top.assign(top.begin(), top.begin() + count);
   }
+}
+
+std::vector<TokenId> BeamRun::GeneratedTo(BeamNode node) const {
+  std::vector<TokenId> tokens;
+  for (const BeamNode step : search_.PathTo(node, 0)) tokens.push_back(search_.TokenOf(step));
+  return tokens;
 }
 
 std::vector<TokenEvent> BeamRun::EventsTo(BeamNode node, int32_t from) const {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "orchestrator/beams/beam_search.h"
 #include "orchestrator/engine/request.h"
 #include "orchestrator/scheduler/sequence.h"
@@ -35,8 +36,9 @@ class BeamRun {
   // Of every live beam, best first.
   const std::vector<SequenceId>& sequences() const { return sequences_; }
 
-  // What is asked of the sampler for a row of a live beam. Borrows from this until the next move.
-  RowRequest RowFor(const Segment& segment, const Row& row) const;
+  // What is asked of the sampler for a row of a live beam, whose sequence has `tokens` in the
+  // scheduler. Borrows from the request and `tokens`.
+  RowRequest RowFor(const Segment& segment, const Row& row, absl::Span<const TokenId> tokens) const;
 
   // What the row of a live beam says may come next. A row that failed because nothing may is a beam
   // that can't go on.
@@ -82,6 +84,8 @@ class BeamRun {
 
  private:
   size_t IndexOf(SequenceId sequence) const;
+  // The tokens that the search has chosen up to `node`.
+  std::vector<TokenId> GeneratedTo(BeamNode node) const;
   std::vector<TokenEvent> EventsTo(BeamNode node, int32_t from) const;
   // Keeps what the rows said of the tokens that the search took since there were `first` nodes.
   void KeepEvents(int32_t first);
@@ -92,7 +96,6 @@ class BeamRun {
   const BeamOptions options_;
   BeamSearch search_;
   std::vector<SequenceId> sequences_;
-  std::vector<std::vector<TokenId>> tokens_;  // prompt and generated, of every live beam
   std::vector<std::optional<RowResult>> rows_;
   size_t num_rows_ = 0;
   std::vector<TokenEvent> events_;  // by node

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <utility>
-#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "services/common/log.h"
@@ -16,9 +15,9 @@ constexpr absl::Duration kTakenForSure = absl::Seconds(3);
 // More tenants than these are not listed.
 constexpr size_t kMostTenants = 64;
 
-std::vector<TenantLedger> TenantsOf(const Scheduler& scheduler, const LedgerQuery& query) {
+std::vector<TenantLedger> LedgersOf(const Tenants& accounts, const LedgerQuery& query) {
   std::vector<TenantLedger> tenants;
-  for (const auto& [name, tenant] : scheduler.tenants().all()) {
+  for (const auto& [name, tenant] : accounts.all()) {
     if (tenant.num_alive == 0 || (query.tenant.has_value() && name != *query.tenant)) continue;
     tenants.push_back({.name = name,
                        .num_running = tenant.num_running,
@@ -42,15 +41,26 @@ constexpr int32_t kStepsAhead = 1;
 EngineCore::EngineCore(EngineOptions options, Replica* replica, TextStreams* text,
                        Replica* draft_replica)
     : options_(std::move(options)),
-      replica_(replica),
       text_(text),
       requests_(options_.scheduler.max_queued_sequences, options_.unread_timeout, text,
                 options_.max_request_work),
       speculation_(options_.speculation),
+      runner_(OptionsOfRunner(replica->topology()), replica, this),
       draft_model_(draft_replica == nullptr ? nullptr : MakeDraftModel(draft_replica)),
-      steps_(options_.hang_timeout, replica, &requests_, &speculation_, options_.observer),
       suspects_(options_.max_losses) {
+  speculation_.UseSteps(&runner_.step_times());
   speculation_.UseModel(draft_model_.get());
+}
+
+RunnerOptions EngineCore::OptionsOfRunner(const Topology& topology) {
+  RunnerOptions options;
+  options.scheduler = options_.scheduler;
+  options.scheduler.max_inflight_steps = topology.num_stages();
+  options.scheduler.steps_ahead = kStepsAhead;
+  options.scheduler.drafts = &speculation_;
+  options.scheduler.tenants = &tenants_;
+  options.hang_timeout = options_.hang_timeout;
+  return options;
 }
 
 // It has a place for every sequence that may run, and one for a fork. Its steps are short, so that
@@ -63,7 +73,7 @@ std::unique_ptr<DraftModel> EngineCore::MakeDraftModel(Replica* replica) {
   options.scheduler.max_positions = options_.draft_max_positions;
   options.scheduler.longest_like = options_.draft_longest_like;
   options.scheduler.max_sequences_per_step =
-      options_.scheduler.max_sequences_per_step * replica_->topology().num_stages() + 2;
+      options_.scheduler.max_sequences_per_step * runner_.replica().topology().num_stages() + 2;
   options.scheduler.max_tokens_per_step =
       std::min(options_.scheduler.max_tokens_per_step,
                std::max(kMostTokens, options.scheduler.max_sequences_per_step));
@@ -76,9 +86,7 @@ std::unique_ptr<DraftModel> EngineCore::MakeDraftModel(Replica* replica) {
           .goes_on =
               [this](SequenceId sequence, absl::Span<const DraftToken> proposal) {
                 return speculation_.GoesOn(sequence, proposal);
-              },
-          .on_step = [this](int32_t rows,
-                            absl::Duration time) { speculation_.OnModelStep(rows, time); }});
+              }});
 }
 
 void EngineCore::Submit(RequestId id, EngineRequest request, std::shared_ptr<RequestSink> sink) {
@@ -95,8 +103,7 @@ SteadyTime EngineCore::Advance(SteadyTime now) {
   requests_.SetTime(now);
   speculation_.SetTime(now.since_start());
   if (draft_model_ != nullptr) draft_model_->Advance(now);
-  replica_->Advance(now);
-  for (ReplicaEvent& event : replica_->TakeEvents()) OnEvent(event, now);
+  runner_.Advance(now);
   TellHolding(now);
   // The stages first: they compute the next step while clients are told of the last.
   SendSteps(now);
@@ -110,17 +117,15 @@ SteadyTime EngineCore::Advance(SteadyTime now) {
   SendSteps(now);  // what was told or has expired may have made room
   RecordEnded();
   CheckIntegrity(now);
-  if (const absl::Status hangs = steps_.CheckTimeout(now); !hangs.ok()) GiveUp(hangs);
-  if (given_up_) return now;
-  SteadyTime wake =
-      std::min({replica_->NextWake(), steps_.NextTimeout(), steps_.NextReturn(),
-                requests_.NextUnreadTimeout(), requests_.NextDeadline() + -NoticeBeforeDeadline()});
+  SteadyTime wake = std::min({runner_.NextWake(), requests_.NextUnreadTimeout(),
+                              requests_.NextDeadline() + -NoticeBeforeDeadline()});
   if (draft_model_ != nullptr) {
     const SteadyTime waited = SteadyTime::FromStart(speculation_.NextTimeout());
     wake = std::min({wake, draft_model_->NextWake(), waited});
   }
   if (IntegrityIsDue()) wake = std::min(wake, next_integrity_check_);
-  return text_ == nullptr ? wake : std::min(wake, text_->NextWake());
+  if (text_ != nullptr) wake = std::min(wake, text_->NextWake());
+  return std::max(wake, now);
 }
 
 // Those of the draft model last: who waits for a draft has asked for it by then.
@@ -130,9 +135,9 @@ void EngineCore::SendSteps(SteadyTime now) {
 }
 
 void EngineCore::SendTargetSteps(SteadyTime now) {
-  while (serving_ && !given_up_ && AgreeOnWhoRuns()) {
-    steps_.SendSteps(*scheduler_, now);
-    if (!running_alone_.has_value() || !steps_.idle() || steps_.awaits_returns()) return;
+  while (runner_.CanSend() && AgreeOnWhoRuns()) {
+    runner_.SendSteps(now);
+    if (!running_alone_.has_value() || !runner_.idle() || runner_.awaits_returns()) return;
     suspects_.Excuse(*running_alone_);
   }
 }
@@ -140,31 +145,63 @@ void EngineCore::SendTargetSteps(SteadyTime now) {
 bool EngineCore::AgreeOnWhoRuns() {
   const std::optional<RequestId> on_trial = suspects_.on_trial();
   if (on_trial == running_alone_) return true;
-  if (on_trial.has_value() && !steps_.idle()) return false;
+  if (on_trial.has_value() && !runner_.idle()) return false;
   running_alone_ = on_trial;
-  scheduler_->PlanOnly(on_trial);
+  runner_.scheduler()->PlanOnly(on_trial);
   return true;
 }
 
 void EngineCore::TellRequests() {
-  const std::vector<RequestId> moved = steps_.TellRequests();
+  std::vector<RequestId> moved;
+  for (CommittedStep& step : std::exchange(committed_, {})) {
+    FailBrokenRows(step);  // not before what came earlier is told
+    const std::vector<RequestId> by_this = requests_.Apply(step.outcome, step.rows);
+    moved.insert(moved.end(), by_this.begin(), by_this.end());
+  }
+  for (const auto& [sequence, status] : std::exchange(overworked_, {})) {
+    FailOwnerOf(sequence, status);
+  }
   if (suspects_.empty()) return;
   for (const RequestId id : moved) suspects_.Clear(id);
 }
 
-void EngineCore::SetServing(bool serving) {
-  serving_ = serving;
-  if (options_.on_serving_changed != nullptr) options_.on_serving_changed(serving);
+// A row that nobody wants any more may fail as it likes: its sequence has ended.
+void EngineCore::FailBrokenRows(const CommittedStep& step) {
+  for (const AcceptedRow& accepted : step.outcome.rows) {
+    const RowResult& row = step.rows[accepted.row];
+    if (row.error.empty() || requests_.IsDeadEnd(accepted, row)) continue;
+    FailOwnerOf(accepted.sequence, absl::Status(row.error_code, row.error));
+  }
+}
+
+void EngineCore::FailOwnerOf(SequenceId sequence, const absl::Status& status) {
+  const ActiveRequest* const owner = requests_.OwnerOf(sequence);
+  if (owner != nullptr) requests_.Fail(owner->id(), status);
+}
+
+std::vector<RequestId> EngineCore::OwnersOf(absl::Span<const SequenceId> sequences) {
+  std::vector<RequestId> owners;
+  for (const SequenceId sequence : sequences) {
+    const ActiveRequest* const owner = requests_.OwnerOf(sequence);
+    if (owner != nullptr) owners.push_back(owner->id());
+  }
+  std::sort(owners.begin(), owners.end());
+  owners.erase(std::unique(owners.begin(), owners.end()), owners.end());
+  return owners;
+}
+
+void EngineCore::TellServing() {
+  if (options_.on_serving_changed != nullptr) options_.on_serving_changed(runner_.ready());
 }
 
 // A client's own clock ends the call at its deadline. Where the stages are not ready it should hear
 // which is missing: a moment before.
 absl::Duration EngineCore::NoticeBeforeDeadline() const {
-  return serving_ ? absl::ZeroDuration() : kNotice;
+  return runner_.ready() ? absl::ZeroDuration() : kNotice;
 }
 
 absl::Status EngineCore::NotReady() const {
-  for (const ReplicaProcess& process : *replica_->processes()) {
+  for (const ReplicaProcess& process : *runner_.replica().processes()) {
     if (process.ready) continue;
     return absl::UnavailableError(absl::StrCat("the pipeline is not ready: ", process.service,
                                                " at ", process.address, ": ", process.detail));
@@ -176,8 +213,8 @@ void EngineCore::ExpireDeadlines(SteadyTime now) {
   const SteadyTime due = now + NoticeBeforeDeadline();
   if (requests_.NextDeadline() > due) return;
   requests_.ExpireDeadlines(
-      due,
-      serving_ ? absl::DeadlineExceededError("the request's deadline has passed") : NotReady());
+      due, runner_.ready() ? absl::DeadlineExceededError("the request's deadline has passed")
+                           : NotReady());
 }
 
 void EngineCore::Shutdown() {
@@ -193,15 +230,16 @@ void EngineCore::RecordEnded() {
 }
 
 bool EngineCore::IntegrityIsDue() const {
-  return scheduler_.has_value() && steps_.idle() && steps_.num_steps() != num_steps_checked_;
+  return runner_.scheduler() != nullptr && runner_.idle() &&
+         runner_.num_steps() != num_steps_checked_;
 }
 
 void EngineCore::CheckIntegrity(SteadyTime now) {
   if (now < next_integrity_check_ || !IntegrityIsDue()) return;
   next_integrity_check_ = now + options_.integrity_interval;
-  num_steps_checked_ = steps_.num_steps();
+  num_steps_checked_ = runner_.num_steps();
   ++num_integrity_checks_;
-  absl::Status found = scheduler_->CheckIntegrity();
+  absl::Status found = runner_.scheduler()->CheckIntegrity();
   if (found.ok() && draft_model_ != nullptr) found = draft_model_->CheckIntegrity();
   if (found.ok()) return;
   ++num_integrity_faults_;
@@ -211,21 +249,22 @@ void EngineCore::CheckIntegrity(SteadyTime now) {
 LedgerReport EngineCore::Report(const LedgerQuery& query, SteadyTime now) const {
   LedgerReport report = {.now = now, .requests = requests_.Ledgers(query), .tenants = {}};
   history_.Find(query, report.requests);
-  if (query.all && scheduler_.has_value()) report.tenants = TenantsOf(*scheduler_, query);
+  if (query.all) report.tenants = LedgersOf(tenants_, query);
   return report;
 }
 
 EngineStatus EngineCore::status() const {
   EngineStatus status;
-  status.serving = serving_;
-  status.epoch = epoch_;
-  if (scheduler_.has_value()) status.scheduler = scheduler_->statistics();
+  const RunnerStatus runner = runner_.status();
+  status.serving = runner.ready;
+  status.epoch = runner.epoch;
+  status.scheduler = runner.scheduler;
   status.num_unadmitted_requests = requests_.num_waiting();
-  status.num_steps = steps_.num_steps();
-  status.num_hangs = steps_.num_hangs();
+  status.num_steps = runner.num_steps;
+  status.num_hangs = runner.num_hangs;
   status.num_generated_tokens = requests_.num_generated_tokens();
-  status.num_recoveries = num_recoveries_;
-  status.num_recoveries_with_blocks = num_kept_;
+  status.num_recoveries = runner.num_recoveries;
+  status.num_recoveries_with_blocks = runner.num_recoveries_with_blocks;
   status.num_integrity_checks = num_integrity_checks_;
   status.num_integrity_faults = num_integrity_faults_;
   status.estimated_wait = requests_.EstimateWait("");
@@ -233,105 +272,91 @@ EngineStatus EngineCore::status() const {
   return status;
 }
 
-// ---- What becomes of the replica ----
+// ---- Steps of the served model ----
 
-void EngineCore::OnEvent(ReplicaEvent& event, SteadyTime now) {
-  if (auto* executed = std::get_if<StepExecuted>(&event)) {
-    On(*executed, now);
-  } else if (const auto* ready = std::get_if<ReplicaReady>(&event)) {
-    On(*ready);
-  } else if (const auto* taken = std::get_if<ReplicaTaken>(&event)) {
-    On(*taken, now);
-  } else {
-    On(std::get<ReplicaLost>(event), now);
-  }
+void EngineCore::DescribeRows(const Step& step, std::vector<RowRequest>& rows) {
+  requests_.OnSent(step, rows);
 }
 
-void EngineCore::On(const ReplicaReady& ready) {
-  const KvGeometry& geometry = ready.geometry;
-  Log(LogLevel::kInfo, "orchestrator", "replica-ready",
-      {{"epoch", ready.epoch},
-       {"kv_blocks", geometry.num_blocks},
-       {"block_size", geometry.block_size},
-       {"kept_blocks", ready.kept_blocks ? "yes" : "no"}});
-  epoch_ = ready.epoch;
+void EngineCore::OnExecuted(const StepSample& sample) {
+  if (options_.observer != nullptr) {
+    options_.observer->OnStep(sample.busy, sample.positions, sample.sequences);
+  }
+  if (sample.goes_by_rows()) speculation_.OnStep();
+}
+
+void EngineCore::OnMaskWork(SequenceId sequence, absl::Duration work) {
+  absl::Status status = requests_.AddWork(sequence, work);
+  if (!status.ok()) overworked_.emplace_back(sequence, std::move(status));
+}
+
+void EngineCore::OnCommitted(StepOutcome outcome, std::vector<RowResult> rows) {
+  requests_.AdvanceBeams(outcome, rows);
+  for (const AcceptedRow& accepted : outcome.rows) {
+    RowResult& row = rows[accepted.row];
+    const int32_t position = accepted.position + 1;
+    if (!row.forced.empty()) {
+      speculation_.OnForced(accepted.sequence, position, std::move(row.forced));
+    } else if (!row.likely.empty()) {
+      speculation_.OnLikely(accepted.sequence, position, row.likely);
+    }
+  }
+  committed_.push_back({std::move(outcome), std::move(rows)});
+}
+
+// Time that went to drafts is counted for itself.
+bool EngineCore::HeldBackSince(SteadyTime since) const {
+  return speculation_.WaitedSince(since.since_start());
+}
+
+// ---- What becomes of its replica ----
+
+void EngineCore::OnReady() {
   standby_ = absl::OkStatus();
   taken_since_ = last_taken_ = lost_since_ = std::nullopt;
-  if (!ready.changed.empty()) BeginAnew(ready.changed);
-  if (!scheduler_.has_value()) {
-    SchedulerOptions scheduler = options_.scheduler;
-    scheduler.max_inflight_steps = replica_->topology().num_stages();
-    scheduler.steps_ahead = kStepsAhead;
-    scheduler.drafts = &speculation_;
-    scheduler_.emplace(scheduler, KvCacheOptions{.num_blocks = geometry.num_blocks,
-                                                 .block_size = geometry.block_size});
-    requests_.UseScheduler(&*scheduler_);
-  }
-  // What was computed stays where no shard was lost, and is computed again where one was: the lost
-  // one's keys and values follow from what all stages before it compute.
-  if (ready.kept_blocks) {
-    scheduler_->AbandonSteps();
-  } else if (geometry.num_blocks == scheduler_->kv_cache().num_total_blocks()) {
-    scheduler_->Reset();
-  } else {
-    ResizePool(geometry);
-  }
-  num_kept_ += ready.kept_blocks ? 1 : 0;
+  requests_.UseScheduler(runner_.scheduler(), &runner_.step_times());
   requests_.OnReplica(RequestEvent::Kind::kReplicaBack);
-  SetServing(true);
+  TellServing();
 }
 
 // Tokens do not depend on the size of the pool: what fits the new one is computed again there. A
 // request without max_tokens ends where the pool does.
-void EngineCore::ResizePool(const KvGeometry& geometry) {
-  const int32_t before = scheduler_->kv_cache().num_total_blocks();
-  const std::vector<SequenceId> too_large = scheduler_->ResetWithBlocks(geometry.num_blocks);
+void EngineCore::OnResized(const KvGeometry& geometry, int32_t num_blocks_before,
+                           absl::Span<const SequenceId> too_large) {
   int num_failed = 0;
   for (const SequenceId sequence : too_large) {
     ActiveRequest* const owner = requests_.OwnerOf(sequence);
     if (owner == nullptr) continue;  // of a request that has failed
     const EngineRequest& request = owner->request();
     const bool may_end_sooner = !request.max_new_tokens.has_value() && !request.beams.has_value();
-    if (may_end_sooner && scheduler_->Shorten(sequence)) continue;
+    if (may_end_sooner && runner_.scheduler()->Shorten(sequence)) continue;
     ++num_failed;
     requests_.Fail(owner->id(),
                    absl::AbortedError(absl::StrCat(
                        "the shards came back with ", geometry.num_blocks, " blocks of ",
-                       geometry.block_size, " positions, instead of ", before,
+                       geometry.block_size, " positions, instead of ", num_blocks_before,
                        ", which can't hold the answer: ask again with fewer max_tokens")));
   }
   Log(LogLevel::kWarning, "orchestrator", "pool-resized",
       {{"kv_blocks", geometry.num_blocks},
-       {"before", before},
+       {"before", num_blocks_before},
        {"requests", requests_.size()},
        {"failed", num_failed}});
 }
 
 // What was begun can't go on, or not with the same bits; what comes from now on is served.
-void EngineCore::BeginAnew(const std::string& changed) {
+void EngineCore::OnChanged(const std::string& change) {
   Log(LogLevel::kWarning, "orchestrator", "replica-changed",
-      {{"change", changed}, {"requests", requests_.size()}});
+      {{"change", change}, {"requests", requests_.size()}});
   requests_.FailAll(absl::AbortedError(
-      absl::StrCat(changed, ": the answer could not go on as it began; ask again")));
+      absl::StrCat(change, ": the answer could not go on as it began; ask again")));
   suspects_.KeepOnly([](RequestId) { return false; });
   running_alone_.reset();
-  scheduler_.reset();
-}
-
-void EngineCore::On(StepExecuted& executed, SteadyTime now) {
-  if (given_up_) return;
-  const absl::Status status = steps_.Commit(*scheduler_, std::move(executed), now);
-  if (!status.ok()) GiveUp(status);
-}
-
-void EngineCore::GiveUp(const absl::Status& status) {
-  given_up_ = true;
-  replica_->GiveUp(status);
 }
 
 // Clients go on there: what they need for that they have. What has come to a successor before it
 // had the replica waits for it.
-void EngineCore::On(const ReplicaTaken& taken, SteadyTime now) {
+void EngineCore::OnStandby(const absl::Status& status, SteadyTime now) {
   // Again after a while: an update that was stopped may go on.
   const bool is_news = !last_taken_.has_value() || now - *last_taken_ >= kTakenForSure ||
                        now - *taken_since_ >= 2 * options_.hold_time;
@@ -342,16 +367,16 @@ void EngineCore::On(const ReplicaTaken& taken, SteadyTime now) {
   last_taken_ = now;
   if (Holds(now)) return;
   standby_ =
-      absl::UnavailableError(absl::StrCat("this orchestrator stands by: ", taken.status.message()));
+      absl::UnavailableError(absl::StrCat("this orchestrator stands by: ", status.message()));
   requests_.FailAll(standby_);
 }
 
 bool EngineCore::Holds(SteadyTime now) const {
-  if (serving_ || options_.hold_time <= absl::ZeroDuration() || !standby_.ok()) return false;
+  if (runner_.ready() || options_.hold_time <= absl::ZeroDuration() || !standby_.ok()) return false;
   if (lost_since_.has_value()) {
     return !taken_since_.has_value() && now - *lost_since_ < options_.hold_time;
   }
-  return !scheduler_.has_value() && last_taken_.has_value() && now - *last_taken_ < kTakenForSure &&
+  return scheduler() == nullptr && last_taken_.has_value() && now - *last_taken_ < kTakenForSure &&
          now - *taken_since_ < options_.hold_time;
 }
 
@@ -361,23 +386,22 @@ void EngineCore::TellHolding(SteadyTime now) {
   if (options_.on_holding_changed != nullptr) options_.on_holding_changed(holding);
 }
 
-void EngineCore::On(const ReplicaLost& lost, SteadyTime now) {
+void EngineCore::OnLost(const absl::Status& status, absl::Span<const SequenceId> in_flight,
+                        SteadyTime now) {
   lost_since_ = now;
   TellRequests();  // what moved before the loss counts as moved
   Log(LogLevel::kWarning, "orchestrator", "replica-lost",
-      {{"epoch", epoch_}, {"status", lost.status.ToString()}, {"requests", requests_.size()}});
-  given_up_ = false;
-  ++num_recoveries_;
+      {{"epoch", runner_.epoch()}, {"status", status.ToString()}, {"requests", requests_.size()}});
   requests_.OnReplica(RequestEvent::Kind::kReplicaLost);
-  SetServing(false);
+  TellServing();
   suspects_.KeepOnly([this](RequestId id) { return requests_.Find(id) != nullptr; });
-  const std::optional<RequestId> convicted = suspects_.OnLoss(steps_.Lose());
+  const std::optional<RequestId> convicted = suspects_.OnLoss(OwnersOf(in_flight));
   if (!convicted.has_value()) return;
   requests_.Fail(
       *convicted,
       absl::InternalError(absl::StrCat(
           "the model was lost ", suspects_.num_losses(*convicted),
-          " times over this request, at last with no other under way: ", lost.status.ToString())));
+          " times over this request, at last with no other under way: ", status.ToString())));
   suspects_.Clear(*convicted);
 }
 

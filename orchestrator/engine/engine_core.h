@@ -13,9 +13,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "orchestrator/draft_model/draft_model.h"
 #include "orchestrator/drafts/speculation.h"
 #include "orchestrator/engine/ledger.h"
@@ -23,10 +26,11 @@
 #include "orchestrator/engine/request.h"
 #include "orchestrator/engine/request_history.h"
 #include "orchestrator/engine/request_table.h"
-#include "orchestrator/engine/step_driver.h"
 #include "orchestrator/engine/suspects.h"
 #include "orchestrator/pipeline/replica.h"
+#include "orchestrator/runner/model_runner.h"
 #include "orchestrator/scheduler/scheduler.h"
+#include "orchestrator/scheduler/tenants.h"
 #include "orchestrator/text/text_streams.h"
 #include "services/common/steady_time.h"
 
@@ -84,7 +88,7 @@ struct EngineStatus {
   std::optional<DraftModelStatus> draft_model;  // nothing: there is none
 };
 
-class EngineCore {
+class EngineCore final : private ModelRunner::Owner {
  public:
   // `replica`, `text` (null for a model without a tokenizer) and `draft_replica` (null where no model
   // drafts) are borrowed.
@@ -105,33 +109,51 @@ class EngineCore {
 
   EngineStatus status() const;
   // Null before the first incarnation of the replica says how many blocks there are.
-  const Scheduler* scheduler() const { return scheduler_.has_value() ? &*scheduler_ : nullptr; }
+  const Scheduler* scheduler() const { return runner_.scheduler(); }
   // Null where no model drafts.
   const DraftModel* draft_model() const { return draft_model_.get(); }
 
  private:
-  void OnEvent(ReplicaEvent& event, SteadyTime now);
-  void On(const ReplicaReady& ready);
-  void On(StepExecuted& executed, SteadyTime now);
-  void On(const ReplicaLost& lost, SteadyTime now);
-  void On(const ReplicaTaken& taken, SteadyTime now);
+  // What a step brought, committed but not yet told to its requests.
+  struct CommittedStep {
+    StepOutcome outcome;
+    std::vector<RowResult> rows;
+  };
+
+  // ModelRunner::Owner, of the served model.
+  void DescribeRows(const Step& step, std::vector<RowRequest>& rows) override;
+  void OnExecuted(const StepSample& sample) override;
+  void OnMaskWork(SequenceId sequence, absl::Duration work) override;
+  void OnCommitted(StepOutcome outcome, std::vector<RowResult> rows) override;
+  bool HeldBackSince(SteadyTime since) const override;
+  void OnChanged(const std::string& change) override;
+  void OnResized(const KvGeometry& geometry, int32_t num_blocks_before,
+                 absl::Span<const SequenceId> too_large) override;
+  void OnReady() override;
+  void OnLost(const absl::Status& status, absl::Span<const SequenceId> in_flight,
+              SteadyTime now) override;
+  void OnStandby(const absl::Status& status, SteadyTime now) override;
+
+  RunnerOptions OptionsOfRunner(const Topology& topology);
+  std::unique_ptr<DraftModel> MakeDraftModel(Replica* replica);
   // Whether requests that come now wait for a replica that is expected.
   bool Holds(SteadyTime now) const;
   void TellHolding(SteadyTime now);
-  void BeginAnew(const std::string& changed);
-  void ResizePool(const KvGeometry& geometry);
-  void GiveUp(const absl::Status& status);
-  std::unique_ptr<DraftModel> MakeDraftModel(Replica* replica);
   void SendSteps(SteadyTime now);
   void SendTargetSteps(SteadyTime now);
   // Lets the scheduler plan what suspicions allow. False: what is under way must end first.
   bool AgreeOnWhoRuns();
+  // Tells requests what committed steps have brought.
   void TellRequests();
+  void FailBrokenRows(const CommittedStep& step);
+  void FailOwnerOf(SequenceId sequence, const absl::Status& status);
+  // The requests of these sequences, each once.
+  std::vector<RequestId> OwnersOf(absl::Span<const SequenceId> sequences);
   void RecordEnded();
   // Looks whether the books of blocks and sequences are right, where there is time for that.
   void CheckIntegrity(SteadyTime now);
   bool IntegrityIsDue() const;
-  void SetServing(bool serving);
+  void TellServing();
   void ExpireDeadlines(SteadyTime now);
   // When requests with that deadline are ended.
   absl::Duration NoticeBeforeDeadline() const;
@@ -139,25 +161,21 @@ class EngineCore {
   absl::Status NotReady() const;
 
   const EngineOptions options_;
-  Replica* const replica_;
+  Tenants tenants_{options_.scheduler.tenant_policies};  // outlives every scheduler
   TextStreams* const text_;
   RequestTable requests_;
   Speculation speculation_;
+  ModelRunner runner_;
   const std::unique_ptr<DraftModel> draft_model_;
-  StepDriver steps_;
+  std::vector<CommittedStep> committed_;  // in order
+  std::vector<std::pair<SequenceId, absl::Status>> overworked_;
   Suspects suspects_;
   std::optional<RequestId> running_alone_;
-  std::optional<Scheduler> scheduler_;
-  bool serving_ = false;
-  bool given_up_ = false;  // until the replica's loss has come
-  absl::Status standby_;   // what requests are told while another orchestrator has the stages
-  bool holding_ = false;   // as last told
+  absl::Status standby_;  // what requests are told while another orchestrator has the stages
+  bool holding_ = false;  // as last told
   // Since when and until when, as far as is known, another has had them; and since when the replica
   // has been lost. Nothing where that is not so.
   std::optional<SteadyTime> taken_since_, last_taken_, lost_since_;
-  uint64_t epoch_ = 0;
-  uint64_t num_recoveries_ = 0;
-  uint64_t num_kept_ = 0;
   RequestHistory history_;
   SteadyTime next_integrity_check_;
   uint64_t num_steps_checked_ = 0;  // those after which the books were checked

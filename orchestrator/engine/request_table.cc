@@ -121,7 +121,8 @@ absl::Status RequestTable::CheckInTime(const ActiveRequest& request, int32_t max
   if (left <= absl::ZeroDuration()) return absl::OkStatus();  // it is late already and ends as such
   const absl::Duration wait = EstimateWait(request.request().tenant).value_or(absl::ZeroDuration());
   const int32_t num_positions = scheduler_->NumToCompute(request.SpecOf(0, max_new_tokens));
-  const absl::Duration work = work_.TimeFor(num_positions, request.FewestTokens(max_new_tokens));
+  const absl::Duration work =
+      step_times_->TimeFor(num_positions, request.FewestTokens(max_new_tokens));
   const bool waits_too_long = wait > left;
   if (!waits_too_long && wait + work <= kEstimateMargin * left) return absl::OkStatus();
   const absl::Duration late = (waits_too_long ? wait : wait + work) - left;
@@ -183,8 +184,9 @@ int32_t RequestTable::MaxNewTokens(const EngineRequest& request) const {
   return static_cast<int32_t>(std::max<int64_t>(left, 1));  // too long a prompt is Add's to refuse
 }
 
-void RequestTable::UseScheduler(Scheduler* scheduler) {
+void RequestTable::UseScheduler(Scheduler* scheduler, const StepTimeModel* step_times) {
   scheduler_ = scheduler;
+  step_times_ = step_times;
   for (auto& [id, waiting] : std::exchange(waiting_, {})) {
     Activate(id, std::move(waiting.request), std::move(waiting.sink));
   }
@@ -202,8 +204,11 @@ void RequestTable::OnSent(const Step& step, std::vector<RowRequest>& rows) {
     const Place& place = places_.find(segment.sequence)->second;
     RequestTimes& times = place.request->times();
     if (!times.started.has_value()) times.started = now_;
+    if (segment.rows.empty()) continue;
+    absl::Span<const TokenId> tokens;
+    if (place.request->reads_tokens()) tokens = scheduler_->TokensOf(segment.sequence);
     for (const Row& row : segment.rows) {
-      rows.push_back(place.request->RowFor(place.index, segment, row));
+      rows.push_back(place.request->RowFor(place.index, segment, row, tokens));
     }
   }
 }

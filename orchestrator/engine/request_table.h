@@ -20,9 +20,9 @@
 #include "orchestrator/engine/ledger.h"
 #include "orchestrator/engine/request.h"
 #include "orchestrator/engine/service_rate.h"
-#include "orchestrator/engine/work_rate.h"
 #include "orchestrator/pipeline/rows.h"
 #include "orchestrator/scheduler/scheduler.h"
+#include "orchestrator/step_time/step_time_model.h"
 #include "orchestrator/text/text_streams.h"
 #include "services/common/steady_time.h"
 
@@ -54,20 +54,17 @@ class RequestTable {
   // The replica was lost under all requests, or is back.
   void OnReplica(RequestEvent::Kind kind);
   // A step is on its way: appends what is asked of the sampler for its rows, in the order of its
-  // segments, whose sequences are alive. The rows borrow from requests until one of them ends.
+  // segments, whose sequences are alive. The rows borrow from requests and from the scheduler, until
+  // a request ends or the scheduler changes.
   void OnSent(const Step& step, std::vector<RowRequest>& rows);
-
-  // A step of so many sequences and positions took the replica so long.
-  void OnStep(int num_sequences, int num_positions, absl::Duration time) {
-    work_.Observe(num_sequences, num_positions, time);
-  }
 
   // Processor time was spent on a sequence outside of steps: its tenant is billed. OK, or
   // RESOURCE_EXHAUSTED where its request has had more of it than one may; the caller ends it.
   absl::Status AddWork(SequenceId sequence, absl::Duration work);
 
-  // Requests go to `scheduler` from now on; those that waited, in order of arrival. Borrowed.
-  void UseScheduler(Scheduler* scheduler);
+  // Requests go to `scheduler` from now on, whose steps take what `step_times` says; those that waited,
+  // in order of arrival. Borrows both.
+  void UseScheduler(Scheduler* scheduler, const StepTimeModel* step_times);
 
   // The ledgers of those being served that the query asks for, in order of arrival.
   std::vector<RequestLedger> Ledgers(const LedgerQuery& query) const;
@@ -156,6 +153,7 @@ class RequestTable {
   const absl::Duration max_work_;
   TextStreams* const text_;
   Scheduler* scheduler_ = nullptr;
+  const StepTimeModel* step_times_ = nullptr;
 
   SequenceId next_sequence_ = 1;
   std::map<RequestId, std::unique_ptr<ActiveRequest>> requests_;
@@ -167,7 +165,6 @@ class RequestTable {
   std::set<std::pair<SteadyTime, RequestId>> unread_timeouts_;
   SteadyTime now_;
   ServiceRate rate_;
-  WorkRate work_;
   std::vector<RequestLedger> ended_;
   // With rows that have come and were not told of yet: of searches, and of prompts that are scored.
   std::vector<RequestId> searching_, scored_;

@@ -1,6 +1,6 @@
-// Where the scheduler's drafts come from: tokens that a sequence may go on with, proposed before the
-// model has chosen. A draft is right or wrong and changes no token; it costs a row in the step, and
-// saves a step where it is right.
+// The source of the scheduler's drafts: tokens that a sequence may continue with, proposed before
+// the model has chosen. A draft is right or wrong and changes no token; it costs a row in the step,
+// and saves a step where it is right.
 //
 // Called by the scheduler, on its thread. The same calls give the same answers.
 #pragma once
@@ -33,24 +33,24 @@ class DraftSource {
  public:
   virtual ~DraftSource() = default;
 
-  // The model chose tokens of a sequence that may be drafted on, which has these now, the first
-  // `num_prompt` of them its prompt: those of the last call with others behind them. Of `spec` the
-  // tokens are not set.
+  // The model chose tokens of a sequence with max_drafts > 0. `tokens` are all it has now: those of
+  // the last call and new ones behind them, the first `num_prompt` of them its prompt. Borrowed for
+  // the call. The token vectors of `spec` are empty.
   virtual void OnTokens(const SequenceSpec& spec, int32_t num_prompt,
                         absl::Span<const TokenId> tokens) = 0;
   virtual void OnEnd(SequenceId sequence, absl::Span<const TokenId> tokens) = 0;
 
-  // Sequences are to wait until their last token is known, so that they can be drafted on, instead
+  // Whether sequences wait until their last token is known, so that they can be drafted on, instead
   // of being planned ahead of it: all of the `num_running`, or this one.
   virtual bool AllWait(int32_t num_running) = 0;
   virtual bool Waits(SequenceId sequence) = 0;
 
-  // A draft of the sequence, which has so many tokens and could be computed now, is on its way and
-  // worth waiting for: it is not to be planned yet. Asked only while AllWait says so; the engine
-  // plans again when that may have changed.
+  // Whether a draft of the sequence, which has `num_tokens` and could be computed now, is on its
+  // way and worth waiting for: the sequence is not planned yet. Asked only while AllWait is true;
+  // the engine plans again when the answer may have changed.
   virtual bool Holds(SequenceId /*sequence*/, int32_t /*num_tokens*/) { return false; }
 
-  // Proposes drafts, none to `most` tokens for each.
+  // Proposes 0 to `most` tokens for each candidate.
   virtual void Draft(const DraftRoom& room, absl::Span<DraftCandidate> candidates) = 0;
 };
 

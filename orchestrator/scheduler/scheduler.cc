@@ -1,7 +1,6 @@
 #include "orchestrator/scheduler/scheduler.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,39 +8,98 @@
 
 namespace sluice {
 
-absl::Status Validate(const SchedulerOptions& options) {
-  const std::pair<const char*, int32_t> fields[] = {
-      {"max_tokens_per_step", options.max_tokens_per_step},
-      {"max_sequences_per_step", options.max_sequences_per_step},
-      {"max_queued_sequences", options.max_queued_sequences},
-      {"max_queued_tokens", options.max_queued_tokens},
-      {"max_positions", options.max_positions},
-      {"max_inflight_steps", options.max_inflight_steps},
-  };
-  for (const auto& [name, value] : fields) {
-    if (value < 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(name, " is ", value, "; it must be at least 1"));
-    }
-  }
-  if (options.steps_ahead < 0 || options.steps_ahead > 63) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("steps_ahead is ", options.steps_ahead, "; accepted: 0 to 63"));
-  }
-  return absl::OkStatus();
-}
-
 Scheduler::Scheduler(const SchedulerOptions& options, const KvCacheOptions& kv_cache_options)
-    : options_(options), kv_cache_(kv_cache_options) {
+    : options_(options),
+      kv_cache_(kv_cache_options),
+      own_tenants_(options_.tenants == nullptr ? std::make_unique<Tenants>(options_.tenant_policies)
+                                               : nullptr),
+      tenants_(own_tenants_ == nullptr ? *options_.tenants : *own_tenants_),
+      table_(options_.num_slots(), tenants_),
+      admission_(options_, tenants_, table_),
+      budget_(options_, kv_cache_, table_, flights_, admission_),
+      builder_(options_, kv_cache_, table_, flights_, admission_, budget_),
+      progress_(options_, kv_cache_, table_, flights_, budget_) {
   SLUICE_CHECK(Validate(options).ok());
 }
 
-absl::StatusOr<FinishedSequence> Scheduler::Finish(SequenceId id, FinishReason reason) {
-  SequenceState* sequence = Find(id);
-  if (sequence == nullptr) {
-    return absl::NotFoundError(absl::StrCat("sequence ", id, " is not alive"));
+// ---- Steps ----
+
+std::optional<Step> Scheduler::Plan() {
+  std::optional<Step> step = builder_.Build();
+  if (step.has_value()) step->after_idle = std::exchange(was_idle_, false);
+  return step;
+}
+
+absl::StatusOr<StepOutcome> Scheduler::Commit(StepId step, absl::Span<const TokenId> tokens,
+                                              absl::Span<const int32_t> deferred) {
+  absl::StatusOr<StepOutcome> outcome = progress_.Commit(step, tokens, deferred);
+  was_idle_ = was_idle_ || table_.all().empty();
+  return outcome;
+}
+
+void Scheduler::Reset() {
+  was_idle_ = true;
+  flights_.Clear();
+  budget_.TakeCopies();
+  while (!table_.running().empty()) {
+    budget_.ReleaseAndRequeue(*table_.running().begin()->second, RecomputeReason::kLoss);
   }
-  return End(*sequence, reason);
+  kv_cache_.ForgetContents();
+}
+
+std::vector<SequenceId> Scheduler::ResetWithBlocks(int32_t num_blocks) {
+  Reset();
+  kv_cache_.Resize(num_blocks);
+  const int64_t capacity = int64_t{num_blocks} * kv_cache_.block_size();
+  std::vector<SequenceId> too_large;
+  for (const auto& [id, sequence] : table_.all()) {
+    // The last token is chosen and never computed.
+    const int32_t most_new = std::max(sequence.spec.max_new_tokens - 1, 0);
+    if (int64_t{sequence.num_prompt()} + most_new > capacity) too_large.push_back(id);
+  }
+  std::sort(too_large.begin(), too_large.end());  // the same calls give the same answers
+  return too_large;
+}
+
+void Scheduler::AbandonSteps() {
+  kv_cache_.ForgetToldTables();
+  was_idle_ = true;
+  if (flights_.empty()) return;
+  const StepId first_lost = flights_.oldest_id();
+  flights_.Clear();
+  budget_.TakeCopies();
+  std::vector<std::pair<SequenceState*, RecomputeReason>> released;
+  for (const auto& [position, sequence] : table_.running()) {
+    flights_.Forget(*sequence);
+    if (sequence->copied_in >= first_lost) {
+      released.emplace_back(sequence, RecomputeReason::kLoss);
+    } else if (sequence->paused) {
+      released.emplace_back(sequence, RecomputeReason::kPause);
+    }
+  }
+  for (const auto& [sequence, reason] : released) budget_.ReleaseAndRequeue(*sequence, reason);
+}
+
+// ---- Sequences ----
+
+absl::Status Scheduler::Add(SequenceSpec spec) {
+  admission_.Refresh();
+  if (absl::Status status = CheckSpec(spec); !status.ok()) return status;
+  if (absl::Status status = admission_.CheckQueue(spec); !status.ok()) return status;
+  std::optional<uint64_t> sibling_serial;
+  if (spec.prompt_of.has_value() && !spec.score_prompt) {
+    if (const SequenceState* sibling = table_.Find(*spec.prompt_of)) {
+      sibling_serial = sibling->position.serial;
+    }
+  }
+  const uint64_t serial = table_.TakeSerial();
+  const QueuePosition position = {.negated_priority = -static_cast<int64_t>(spec.priority),
+                                  .arrival = serial,
+                                  .serial = serial};
+  SequenceState& sequence = table_.Add(std::move(spec), position, table_.queue().least_served());
+  sequence.sibling_serial = sibling_serial;
+  table_.Enqueue(sequence);
+  return absl::OkStatus();
 }
 
 // All that holds for `from`, but that it scores nothing.
@@ -58,15 +116,8 @@ SequenceSpec Scheduler::SpecOf(const SequenceState& from, const ForkSpec& fork) 
   return spec;
 }
 
-// There is a place for the fork, and what `from` has computed is of use to it.
-bool Scheduler::MayShareWithFork(const SequenceState& from, const SequenceState& to) const {
-  return std::ssize(running_) < MaxRunning() &&
-         from.tenant->num_running < from.tenant->policy.max_running_sequences &&
-         AreAlike(from.num_tokens(), to.num_tokens());
-}
-
 absl::Status Scheduler::Fork(const ForkSpec& fork) {
-  SequenceState* from = Find(fork.from);
+  const SequenceState* const from = table_.Find(fork.from);
   if (from == nullptr) {
     return absl::NotFoundError(absl::StrCat("sequence ", fork.from, " is not alive"));
   }
@@ -77,74 +128,32 @@ absl::Status Scheduler::Fork(const ForkSpec& fork) {
   }
   SequenceSpec spec = SpecOf(*from, fork);
   if (absl::Status status = CheckSpec(spec); !status.ok()) return status;
-  PlaceInLine place = from->place;
-  place.serial = num_added_++;
-  SequenceState& to = sequences_.try_emplace(fork.to, std::move(spec), place).first->second;
-  to.tenant = &tenants_.Enter(to.spec.tenant, from->tenant->served);
-  to.last_step = from->last_step;  // its turn comes when that of `from` does
-  // Its last position is computed in any case, because it chooses the next token.
+  QueuePosition position = from->position;
+  position.serial = table_.TakeSerial();
+  SequenceState& to = table_.Add(std::move(spec), position, from->tenant->served);
+  to.last_step = from->last_step;  // it is decoded when `from` is
+  // The last position is computed in any case, because it chooses the next token.
   const int32_t shared = std::min({from->num_computed, fork.num_tokens, to.num_tokens() - 1});
-  if (shared > 0 && MayShareWithFork(*from, to)) {
-    kv_cache_.Fork(fork.from, fork.to, shared);
-    to.num_computed = to.num_planned = shared;
-    to.usage.shared_positions = shared;
-    to.copied_in = from->copied_in;
-    StartRunning(to);
-  } else {
-    waiting_.Insert(to);
-  }
+  if (!budget_.RunFork(*from, to, shared)) table_.Enqueue(to);
   return absl::OkStatus();
 }
 
-FinishedSequence Scheduler::End(SequenceState& sequence, FinishReason reason) {
-  const FinishedSequence finished = {.sequence = sequence.spec.id,
-                                     .request = sequence.spec.request,
-                                     .reason = reason,
-                                     .usage = sequence.usage};
-  if (sequence.running) {
-    ForgetFlight(sequence);
-    if (sequence.awaits_choice) --num_awaiting_;
-    kv_cache_.Release(finished.sequence);
-    running_.erase(sequence.place);
-    --sequence.tenant->num_running;
-  } else if (sequence.parked()) {
-    --num_parked_;
-  } else {
-    waiting_.Erase(sequence);
+absl::Status Scheduler::Append(SequenceId sequence, TokenId token) {
+  return progress_.Append(sequence, token);
+}
+
+absl::StatusOr<FinishedSequence> Scheduler::Finish(SequenceId id, FinishReason reason) {
+  SequenceState* const sequence = table_.Find(id);
+  if (sequence == nullptr) {
+    return absl::NotFoundError(absl::StrCat("sequence ", id, " is not alive"));
   }
-  tenants_.Leave(*sequence.tenant);
-  if (options_.drafts != nullptr && sequence.spec.max_drafts > 0) {
-    options_.drafts->OnEnd(finished.sequence, sequence.tokens);
-  }
-  sequences_.erase(finished.sequence);
-  was_idle_ = was_idle_ || sequences_.empty();
+  FinishedSequence finished = progress_.End(*sequence, reason);
+  was_idle_ = was_idle_ || table_.all().empty();
   return finished;
 }
 
-void Scheduler::Reset() {
-  was_idle_ = true;
-  in_flight_.clear();
-  copies_.clear();
-  while (!running_.empty()) ThrowBack(*running_.begin()->second, ThrownBackBy::kLoss);
-  kv_cache_.ForgetContents();
-}
-
-std::vector<SequenceId> Scheduler::ResetWithBlocks(int32_t num_blocks) {
-  Reset();
-  kv_cache_.Resize(num_blocks);
-  const int64_t capacity = int64_t{num_blocks} * kv_cache_.block_size();
-  std::vector<SequenceId> too_large;
-  for (const auto& [id, sequence] : sequences_) {
-    // The last token is chosen and never computed.
-    const int32_t most_new = std::max(sequence.spec.max_new_tokens - 1, 0);
-    if (int64_t{sequence.num_prompt()} + most_new > capacity) too_large.push_back(id);
-  }
-  std::sort(too_large.begin(), too_large.end());  // the same calls give the same answers
-  return too_large;
-}
-
 bool Scheduler::Shorten(SequenceId id) {
-  SequenceState* const sequence = Find(id);
+  SequenceState* const sequence = table_.Find(id);
   if (sequence == nullptr || sequence->spec.max_new_tokens == 0) return false;
   const int64_t most_new =
       int64_t{kv_cache_.num_total_blocks()} * kv_cache_.block_size() - sequence->num_prompt() + 1;
@@ -154,124 +163,64 @@ bool Scheduler::Shorten(SequenceId id) {
   return true;
 }
 
-void Scheduler::AbandonSteps() {
-  kv_cache_.ForgetToldTables();
-  was_idle_ = true;
-  if (in_flight_.empty()) return;
-  const StepId first_lost = in_flight_.front().id;
-  in_flight_.clear();
-  copies_.clear();
-  std::vector<std::pair<SequenceState*, ThrownBackBy>> thrown_back;
-  for (const auto& [place, sequence] : running_) {
-    ForgetFlight(*sequence);
-    if (sequence->copied_in >= first_lost) {
-      thrown_back.emplace_back(sequence, ThrownBackBy::kLoss);
-    } else if (sequence->paused) {
-      thrown_back.emplace_back(sequence, ThrownBackBy::kPause);
-    }
-  }
-  for (const auto& [sequence, cause] : thrown_back) ThrowBack(*sequence, cause);
-}
-
 void Scheduler::Pause(SequenceId id) {
-  SequenceState* sequence = Find(id);
+  SequenceState* const sequence = table_.Find(id);
   if (sequence == nullptr || sequence->paused) return;
-  if (!sequence->running && !sequence->parked()) {
-    waiting_.Erase(*sequence);
-    ++num_parked_;
+  table_.SetPaused(*sequence, true);
+  if (sequence->is_running() && sequence->flight.num_steps == 0) {
+    budget_.ReleaseAndRequeue(*sequence, RecomputeReason::kPause);
   }
-  sequence->paused = true;
-  if (sequence->running && sequence->num_in_flight == 0) ThrowBack(*sequence, ThrownBackBy::kPause);
 }
 
 void Scheduler::Resume(SequenceId id) {
-  SequenceState* sequence = Find(id);
-  if (sequence == nullptr || !std::exchange(sequence->paused, false)) return;
-  // The step that it was part of has not ended yet, or its next token has not been chosen.
-  if (sequence->running || sequence->parked()) return;
-  --num_parked_;
-  waiting_.Insert(*sequence);
+  SequenceState* const sequence = table_.Find(id);
+  if (sequence != nullptr && sequence->paused) table_.SetPaused(*sequence, false);
 }
 
-void Scheduler::BillTime(const std::string& name, double seconds) {
-  // Where it is not known what a position costs, about what a small model's does.
-  constexpr double kSecondsPerPosition = 1e-3;
-  Tenant* const tenant = tenants_.Find(name);
-  if (tenant == nullptr || tenant->num_alive == 0) return;
-  const double each = step_cost_.known() ? step_cost_.per_position : kSecondsPerPosition;
-  waiting_.Bill(*tenant, Tenants::kDecodePrice * seconds / each);
+void Scheduler::Return(SequenceId id) {
+  SequenceState* const sequence = table_.Find(id);
+  if (sequence != nullptr) sequence->deferred = false;
 }
 
-double Scheduler::StartsAhead(const std::string& tenant) const {
-  if (waiting_.empty()) return 0;
-  const auto found = tenants_.all().find(tenant);
-  const int32_t own = found == tenants_.all().end() ? 0 : found->second.num_waiting;
-  // While its own go, so do others by their parts.
-  return std::min<double>(waiting_.num_sequences() + 1, (own + 1) / tenants_.PartOf(tenant));
+void Scheduler::BillTime(const std::string& tenant, double seconds) {
+  admission_.ChargeTime(tenant, seconds, builder_.step_cost());
 }
 
-// What was in flight will not come, or does not count.
-void Scheduler::ForgetFlight(SequenceState& sequence) {
-  for (auto step = in_flight_.begin(); sequence.num_in_flight > 0 && step != in_flight_.end();
-       ++step) {
-    for (PlannedSegment& segment : step->segments) {
-      if (segment.sequence == &sequence) segment.sequence = nullptr;
-    }
-  }
-  sequence.num_in_flight = 0;
-  sequence.num_promised = 0;
-  sequence.num_drafts = 0;
-  sequence.num_planned = sequence.num_computed;
+// ---- Reports ----
+
+absl::Span<const TokenId> Scheduler::TokensOf(SequenceId id) const {
+  const SequenceState* const sequence = table_.Find(id);
+  if (sequence == nullptr) return {};
+  return sequence->tokens;
 }
 
 absl::StatusOr<SequenceReport> Scheduler::Report(SequenceId id) const {
-  const SequenceState* sequence = Find(id);
+  const SequenceState* const sequence = table_.Find(id);
   if (sequence == nullptr) {
     return absl::NotFoundError(absl::StrCat("sequence ", id, " is not alive"));
   }
-  return SequenceReport{.phase = sequence->paused    ? SequencePhase::kPaused
-                                 : sequence->running ? SequencePhase::kRunning
-                                                     : SequencePhase::kWaiting,
+  return SequenceReport{.phase = sequence->paused         ? SequencePhase::kPaused
+                                 : sequence->is_running() ? SequencePhase::kRunning
+                                                          : SequencePhase::kWaiting,
                         .usage = sequence->usage,
                         .blocks = kv_cache_.BlocksOf(id)};
 }
 
 SchedulerStatistics Scheduler::statistics() const {
-  return {.waiting_sequences = waiting_.num_sequences(),
-          .running_sequences = static_cast<int32_t>(running_.size()),
-          .paused_sequences = num_parked_,
-          .inflight_steps = static_cast<int32_t>(in_flight_.size()),
+  const ProgressCounts& counts = progress_.counts();
+  return {.waiting_sequences = table_.queue().num_sequences(),
+          .running_sequences = static_cast<int32_t>(table_.running().size()),
+          .paused_sequences = table_.num_parked(),
+          .inflight_steps = static_cast<int32_t>(flights_.size()),
           .active_tenants = tenants_.num_active(),
-          .waiting_positions = waiting_.num_tokens(),
+          .waiting_positions = table_.queue().num_tokens(),
           .kv_cache = kv_cache_.statistics(),
-          .started_sequences = num_started_,
-          .preemptions = num_preemptions_,
-          .computed_positions = num_computed_,
-          .drafted_tokens = num_drafted_,
-          .accepted_drafts = num_accepted_,
-          .recomputed = recomputed_};
-}
-
-std::deque<Scheduler::PlannedStep>::iterator Scheduler::FindInFlight(StepId step) {
-  return std::find_if(in_flight_.begin(), in_flight_.end(),
-                      [step](const PlannedStep& planned) { return planned.id == step; });
-}
-
-absl::Status Scheduler::NotInFlight(StepId step) const {
-  return absl::NotFoundError(
-      step == 0 || step > last_step_
-          ? absl::StrCat("step ", step, " was never planned; the latest is ", last_step_)
-          : absl::StrCat("step ", step, " is over: committed or forgotten by a reset"));
-}
-
-SequenceState* Scheduler::Find(SequenceId id) {
-  const auto it = sequences_.find(id);
-  return it == sequences_.end() ? nullptr : &it->second;
-}
-
-const SequenceState* Scheduler::Find(SequenceId id) const {
-  const auto it = sequences_.find(id);
-  return it == sequences_.end() ? nullptr : &it->second;
+          .started_sequences = budget_.num_started(),
+          .preemptions = budget_.num_preemptions(),
+          .computed_positions = counts.computed_positions,
+          .drafted_tokens = counts.drafted_tokens,
+          .accepted_drafts = counts.accepted_drafts,
+          .recomputed = counts.recomputed};
 }
 
 }  // namespace sluice

@@ -43,9 +43,9 @@ std::optional<FinishReason> AlreadyFinished(const SequenceSpec& spec) {
   return std::nullopt;
 }
 
-SequenceState::SequenceState(SequenceSpec given, const PlaceInLine& place)
+SequenceState::SequenceState(SequenceSpec given, const QueuePosition& position)
     : spec(std::move(given)),
-      place(place),
+      position(position),
       stop_tokens(spec.stop_tokens.begin(), spec.stop_tokens.end()) {
   usage.prompt_tokens = static_cast<int32_t>(spec.prompt.size());
   usage.generated_tokens = static_cast<int32_t>(spec.resumed_tokens.size());

@@ -12,66 +12,84 @@
 
 namespace sluice {
 
-// A sequence's place in line, kept from Add to the end. The smaller one goes first.
-struct PlaceInLine {
+// The order in which sequences are served, the smaller one first. A sequence keeps its position
+// from Add to its end.
+struct QueuePosition {
   int64_t negated_priority = 0;
-  uint64_t arrival = 0;  // forks have that of the sequence they come from
-  uint64_t serial = 0;   // no two sequences ever have the same
+  uint64_t arrival = 0;  // a fork has that of the sequence it comes from
+  uint64_t serial = 0;   // unique among all sequences ever
 
   // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 takes the default for a literal 0
-  friend auto operator<=>(const PlaceInLine&, const PlaceInLine&) = default;
+  friend auto operator<=>(const QueuePosition&, const QueuePosition&) = default;
 };
 
-// Why a sequence had to begin again.
-enum class ThrownBackBy { kNobody, kPreemption, kLoss, kGrowth, kPause };
+// Why a sequence computes positions again.
+enum class RecomputeReason { kNone, kPreemption, kLoss, kGrowth, kPause };
+
+// What steps in flight compute of a sequence. Kept by StepsInFlight.
+struct Flight {
+  int32_t num_steps = 0;     // steps in flight that it is part of
+  int32_t num_promised = 0;  // tokens that they choose, at most
+  int32_t num_drafts = 0;    // of these, tokens that count only where drafts are right
+  ChosenBy last_promise;     // the last of these tokens
+};
 
 struct Tenant;
+struct TenantShare;
 
 struct SequenceState {
-  SequenceState(SequenceSpec spec, const PlaceInLine& place);
+  // Which list of StateTable a sequence is in. Changed by StateTable alone.
+  enum class State : uint8_t {
+    kNew,      // in none yet: inside Add or Fork
+    kWaiting,  // queued; holds no blocks
+    kRunning,  // holds blocks and a slot
+    kParked,   // in no list until Resume or Append; holds no blocks
+  };
 
+  SequenceState(SequenceSpec spec, const QueuePosition& position);
+
+  bool is_running() const { return state == State::kRunning; }
   int32_t num_tokens() const { return static_cast<int32_t>(tokens.size()); }
   int32_t num_prompt() const { return usage.prompt_tokens; }
   // Its tokens and those that steps in flight choose.
-  int32_t length() const { return num_tokens() + num_promised; }
-  // Of them, those whose positions no step has computed or computes.
+  int32_t length() const { return num_tokens() + flight.num_promised; }
+  // Of these, the ones whose positions are neither computed nor in flight.
   int32_t num_pending() const { return length() - num_planned; }
 
   // Appends the rows that positions [first, first + num_positions) owe.
   void AddRowsFor(int32_t first, int32_t num_positions, Rows& rows) const;
 
-  // In no line: nothing of it is to be computed before somebody says so.
-  bool parked() const { return !running && (paused || awaits_choice); }
-
   // The reason to end now, if there is one.
   std::optional<FinishReason> ReasonToEnd() const;
 
   SequenceSpec spec;  // its token vectors have moved into `tokens`
-  const PlaceInLine place;
+  const QueuePosition position;
   const absl::flat_hash_set<TokenId> stop_tokens;
-  Tenant* tenant = nullptr;  // set once, when it gets in line
+  // Its tenant's account and the scheduler's part of it; set once, by StateTable.
+  Tenant* tenant = nullptr;
+  TenantShare* share = nullptr;
   // The serial of the sequence that spec.prompt_of named, to tell it from a later one with its
   // id; empty where blocks are not shared.
   std::optional<uint64_t> sibling_serial;
-  std::vector<TokenId> tokens;    // prompt, then generated
-  int32_t num_computed = 0;       // positions [0, num_computed) are in the KV cache
-  int32_t num_planned = 0;        // [num_computed, num_planned) are in flight
-  int32_t num_promised = 0;       // tokens that steps in flight choose, at most
-  int32_t num_drafts = 0;         // of them, those that count only where drafts are right
-  ChosenBy last_promise;          // the last of them
+  std::vector<TokenId> tokens;  // prompt, then generated
+
+  State state = State::kNew;
+  // What keeps a sequence out of steps, each set and cleared from outside.
+  bool paused = false;         // until Resume; it gives up its blocks once no step is in flight
+  bool deferred = false;       // until Return; it keeps its blocks
+  bool awaits_choice = false;  // until Append: it is computed, and sampled externally
+  bool was_deferred = false;   // its last row had no token: the next row may have none either
+
+  int32_t num_computed = 0;  // positions [0, num_computed) are in the KV cache
+  int32_t num_planned = 0;   // [num_computed, num_planned) are in flight
+  Flight flight;
   int32_t num_scored = 0;         // prompt positions whose score row has been accepted
-  int32_t num_once_computed = 0;  // the largest num_computed it was thrown back from
-  ThrownBackBy thrown_back_by = ThrownBackBy::kNobody;
-  // Blocks that were available when it was last refused admission; fewer won't do.
+  int32_t num_once_computed = 0;  // the largest num_computed that it lost
+  RecomputeReason recompute_reason = RecomputeReason::kNone;
+  // Available blocks when it was last refused admission: as many are not enough.
   int32_t refused_with_blocks = -1;
-  bool running = false;
-  bool paused = false;         // gets into no step; holds no blocks once none is under way
-  bool sits_out = false;       // gets into no step until Scheduler::Return; keeps its blocks
-  bool was_deferred = false;   // its last row had no token yet: the next one may have none either
-  bool awaits_choice = false;  // all it has is computed, and its next token is chosen outside
-  int32_t num_in_flight = 0;   // steps in flight that it is part of
-  StepId last_step = 0;        // the latest step it was ever part of
-  StepId copied_in = 0;        // the latest step that copies a block for it
+  StepId last_step = 0;  // the latest step it was ever part of
+  StepId copied_in = 0;  // the latest step that copies a block for it
   SequenceUsage usage;
 };
 

@@ -50,15 +50,16 @@ struct Segment {
   Tokens tokens;  // [T], at least one
   // Set: the segment's one token is that one, and `tokens` has a 0 in its place.
   std::optional<ChosenBy> chosen_by;
-  // The last of the tokens that are drafts: tokens that the sequence does not have. Then the segment
-  // has a token before them and a kSample row for it and for each of them; a row counts where those
-  // before it choose what was drafted.
+  // The last of the tokens that are drafts: tokens that the sequence does not have. Then the
+  // segment has a token before them and a kSample row for it and for each of them; a row counts
+  // where those before it choose what was drafted.
   int32_t num_drafts = 0;
   // Tokens the sequence has, those still to compute, those that steps in flight choose and drafts
   // included.
   int32_t sequence_length = 0;
-  // Its block table from first_block on, which covers [0, first_position + T) at least; the blocks
-  // before are those that earlier steps have told, and all of them are where this is empty.
+  // Its block table from first_block on; the whole table covers at least [0, first_position + T).
+  // The blocks before first_block are those that earlier steps have sent; so are all where this is
+  // empty.
   int32_t first_block = 0;
   std::vector<BlockId> blocks;
   Rows rows;  // by offset; empty for a chunk inside a prompt
@@ -67,7 +68,7 @@ struct Segment {
 // One pass through the pipeline. A sequence has at most one segment in it.
 struct Step {
   StepId id = 0;
-  // Sequences whose block tables are over, before the segments say something of new ones.
+  // Sequences whose block tables have ended. Applied before the segments, which may begin new ones.
   std::vector<SequenceId> ended;
   // Sequences that lost their blocks to others since the step before.
   std::vector<SequenceId> preempted;
@@ -95,7 +96,7 @@ struct AcceptedRow {
 struct StepOutcome {
   std::vector<AcceptedRow> rows;           // in row order
   std::vector<FinishedSequence> finished;  // sequences that this step's tokens ended
-  std::vector<SequenceId> deferred;        // sequences that sit out steps from now on
+  std::vector<SequenceId> deferred;        // sequences that are in no step until Return
 };
 
 }  // namespace sluice

@@ -1,9 +1,9 @@
-// What a step costs by how much is in it, as far as that is known. Plain values.
+// The cost of a step by the number of its positions. Plain values.
 #pragma once
 
 namespace sluice {
 
-// In seconds, of steps in which every sequence has one position. All zero: nobody knows.
+// In seconds, of steps in which every sequence has one position. All zero: not known yet.
 struct StepCost {
   double fixed = 0;
   double per_position = 0;

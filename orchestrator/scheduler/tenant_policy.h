@@ -1,8 +1,10 @@
-// What tenants are granted. Plain values.
+// The weights and limits of tenants. Plain values.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
+#include <memory>
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
@@ -19,11 +21,14 @@ struct TenantPolicy {
 struct TenantPolicies {
   TenantPolicy others;  // of tenants that are not named
   absl::flat_hash_map<std::string, TenantPolicy> named;
-  // A step with sequences of a tenant that asks for less than its part takes at most so many times
-  // as long for what others have in it, once it is known what steps cost (SetStepCost). At least 1.
+  // A step with sequences of a tenant below its fair share takes at most so many times as long for
+  // what other tenants have in it, once the cost of steps is known (SetStepCost). At least 1.
   double max_slowdown = 1.25;
 
   const TenantPolicy& Of(absl::string_view tenant) const;
 };
+
+// Returns the policies in force, the same pointer while nothing changes.
+using TenantPolicySource = std::function<std::shared_ptr<const TenantPolicies>()>;
 
 }  // namespace sluice

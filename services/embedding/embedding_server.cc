@@ -29,8 +29,8 @@ absl::StatusOr<std::unique_ptr<ModelServer>> StartEmbeddingServer(const ModelSer
                           .read =
                               [&config](const WeightSource& weights) {
                                 const bool learned = config.position == PositionKind::kLearned;
-                                return weights.BytesOf(ModelTensor::kEmbedding) +
-                                       (learned ? weights.BytesOf(ModelTensor::kPositions) : 0);
+                                return weights.BytesOf({TensorRole::kEmbedding}) +
+                                       (learned ? weights.BytesOf({TensorRole::kPositions}) : 0);
                               },
                           .kept =
                               [&config](WeightFormat format) {

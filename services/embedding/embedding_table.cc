@@ -14,7 +14,7 @@ namespace {
 // Bytes that are converted before they are copied to the backend.
 constexpr int64_t kStagingBytes = int64_t{1} << 20;
 
-absl::Status CopyTable(const WeightSource& source, ModelTensor tensor, WeightFormat format,
+absl::Status CopyTable(const WeightSource& source, TensorId tensor, WeightFormat format,
                        MatrixView table, Backend& backend) {
   const int64_t row_bytes = table.cols * static_cast<int64_t>(SizeOf(table.dtype));
   const int64_t step = std::clamp<int64_t>(kStagingBytes / row_bytes, 1, table.rows);
@@ -35,7 +35,7 @@ struct Loaded {
   MatrixView table;
 };
 
-absl::StatusOr<Loaded> LoadTable(const WeightSource& source, ModelTensor tensor, MatrixShape shape,
+absl::StatusOr<Loaded> LoadTable(const WeightSource& source, TensorId tensor, MatrixShape shape,
                                  WeightFormat format, Backend& backend) {
   SLUICE_CHECK(!IsQuantized(format));  // rows are gathered, not multiplied
   const DType dtype = format == WeightFormat::kF32 ? DType::kF32 : DType::kBF16;
@@ -60,17 +60,17 @@ absl::StatusOr<EmbeddingTable> EmbeddingTable::Load(const ModelConfig& config,
                                                     Backend& backend) {
   const auto wanted = source.Resolve(weights);
   if (!wanted.ok()) return wanted.status();
-  const auto load = [&](ModelTensor tensor) {
+  const auto load = [&](TensorId tensor) {
     return LoadTable(source, tensor, ShapeOf(tensor, config), FormatOf(tensor, config, *wanted),
                      backend);
   };
   EmbeddingTable result(config, backend);
-  auto tokens = load(ModelTensor::kEmbedding);
+  auto tokens = load({TensorRole::kEmbedding});
   if (!tokens.ok()) return tokens.status();
   result.memory_ = std::move(tokens->memory);
   result.table_ = tokens->table;
   if (config.position != PositionKind::kLearned) return result;
-  auto positions = load(ModelTensor::kPositions);
+  auto positions = load({TensorRole::kPositions});
   if (!positions.ok()) return positions.status();
   result.position_memory_ = std::move(positions->memory);
   result.position_table_ = positions->table;

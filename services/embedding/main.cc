@@ -6,8 +6,8 @@
 #include "services/model_server/model_server_flags.h"
 
 ABSL_FLAG(std::string, weights, "auto",
-          "type of the table in memory: auto (as stored), f32, bf16, int8, int4, fp8 or fp8-w8a8 "
-          "(all four as bf16)");
+          "type of the table in memory: auto (as stored), f32, bf16, int8, int4, fp8, int8-g64 or "
+          "fp8-w8a8 (all five as bf16)");
 ABSL_FLAG(
     std::string, device, "cpu",
     "what computes: cpu, or cuda[:i], GPU i of the machine (the first), in a build with CUDA");

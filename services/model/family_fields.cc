@@ -71,6 +71,25 @@ std::optional<std::vector<bool>> ReadLayerTypes(JsonFields& fields, int num_laye
   return windowed;
 }
 
+// Whether each layer rotates, from a list of a 1 or a 0 for each.
+std::optional<std::vector<bool>> ReadRotatingLayers(JsonFields& fields, int num_layers) {
+  const nlohmann::json* list = fields.Get("no_rope_layers");
+  if (list == nullptr) return std::nullopt;
+  std::vector<bool> rotates;
+  if (list->is_array()) {
+    for (const nlohmann::json& item : *list) {
+      if (item == 0 || item == 1) rotates.push_back(item == 1);
+    }
+  }
+  if (!list->is_array() || list->size() != rotates.size() ||
+      rotates.size() != static_cast<size_t>(num_layers)) {
+    fields.Reject("no_rope_layers",
+                  absl::StrCat("a list of num_hidden_layers, ", num_layers, ", times 1 or 0"));
+    return std::nullopt;
+  }
+  return rotates;
+}
+
 std::optional<int> ReadWindow(JsonFields& fields, int otherwise) {
   if (fields.IsNull("sliding_window")) return std::nullopt;
   return fields.OptionalInt("sliding_window", 1, kMaxPositions).value_or(otherwise);
@@ -78,22 +97,35 @@ std::optional<int> ReadWindow(JsonFields& fields, int otherwise) {
 
 }  // namespace
 
-void MapSizes(JsonFields& fields, ModelConfig& config, int head_dim) {
+LayerSpec MapSizes(JsonFields& fields, ModelConfig& config, int head_dim) {
   config.vocab_size = fields.Int("vocab_size", 1, kMaxVocabSize);
   config.hidden_size = fields.Int("hidden_size", 1, kMaxWidth);
-  config.intermediate_size = fields.Int("intermediate_size", 1, kMaxWidth);
-  config.num_layers = fields.Int("num_hidden_layers", 1, kMaxLayers);
+  const int mlp_width = fields.Int("intermediate_size", 1, kMaxWidth);
+  config.layers.resize(fields.Int("num_hidden_layers", 1, kMaxLayers));
   config.max_positions = fields.Int("max_position_embeddings", 1, kMaxPositions);
   MapHeads(fields, head_dim, config);
-  CheckSizes(fields, config);
+  LayerSpec layer = CheckSizes(fields, config);
+  layer.mlp = DenseMlpSpec{.width = mlp_width};
+  return layer;
 }
 
-void CheckSizes(JsonFields& fields, ModelConfig& config) {
+LayerSpec CheckSizes(JsonFields& fields, const ModelConfig& config) {
   if (int64_t{config.num_heads} * config.head_dim > kMaxWidth) {
     fields.Fail(absl::StrCat("num_attention_heads ", config.num_heads, " times head_dim ",
                              config.head_dim, " is above ", kMaxWidth));
   }
-  config.attention_scale = 1.0F / std::sqrt(static_cast<float>(std::max(config.head_dim, 1)));
+  LayerSpec layer;
+  layer.attention.scale = 1.0F / std::sqrt(static_cast<float>(std::max(config.head_dim, 1)));
+  return layer;
+}
+
+void SetLayers(const LayerSpec& layer, ModelConfig& config) {
+  config.layers.assign(config.layers.size(), layer);
+}
+
+int AddRope(ModelConfig& config) {
+  config.ropes.emplace_back();
+  return static_cast<int>(config.ropes.size()) - 1;
 }
 
 void MapRmsNorm(JsonFields& fields, std::initializer_list<const char*> names, double eps,
@@ -124,24 +156,33 @@ Activation ReadActivation(JsonFields& fields, const std::string& name, Activatio
   return otherwise;
 }
 
-void MapWindow(JsonFields& fields, int otherwise, ModelConfig& config) {
-  const std::optional<int> window = ReadWindow(fields, otherwise);
-  if (window.value_or(0) > 0) config.windows.assign(config.num_layers, *window);
+void MapAttentionBias(JsonFields& fields, bool otherwise, LayerSpec& layer) {
+  layer.attention.qkv_bias = layer.attention.o_bias = ReadBool(fields, "attention_bias", otherwise);
 }
 
-void MapWindowOfSomeLayers(JsonFields& fields, ModelConfig& config) {
-  constexpr int kDefaultWindow = 4096;
-  constexpr int kDefaultFullLayers = 28;
+void MapWindow(JsonFields& fields, int otherwise, ModelConfig& config) {
+  const std::optional<int> window = ReadWindow(fields, otherwise);
+  for (LayerSpec& layer : config.layers) layer.attention.window = window.value_or(0);
+}
+
+void MapWindowOfSomeLayers(JsonFields& fields, int otherwise,
+                           absl::FunctionRef<bool(int layer)> is_windowed, ModelConfig& config) {
   const bool has_window = ReadBool(fields, "use_sliding_window", false);
-  const std::optional<int> window = ReadWindow(fields, kDefaultWindow);
-  const auto layer_types = ReadLayerTypes(fields, config.num_layers);
-  const int full_layers =
-      fields.OptionalInt("max_window_layers", 0, kMaxLayers).value_or(kDefaultFullLayers);
+  const std::optional<int> window = ReadWindow(fields, otherwise);
+  const auto layer_types = ReadLayerTypes(fields, config.num_layers());
   if (!has_window || !window.has_value()) return;
-  config.windows.resize(config.num_layers);
-  for (int layer = 0; layer < config.num_layers; ++layer) {
-    const bool windowed = layer_types.has_value() ? (*layer_types)[layer] : layer >= full_layers;
-    config.windows[layer] = windowed ? *window : 0;
+  for (int layer = 0; layer < config.num_layers(); ++layer) {
+    const bool windowed = layer_types.has_value() ? (*layer_types)[layer] : is_windowed(layer);
+    config.layers[layer].attention.window = windowed ? *window : 0;
+  }
+}
+
+void MapLayersWithoutRope(JsonFields& fields, int interval, ModelConfig& config) {
+  interval = fields.OptionalInt("no_rope_layer_interval", 1, kMaxLayers).value_or(interval);
+  const auto rotates = ReadRotatingLayers(fields, config.num_layers());
+  for (int layer = 0; layer < config.num_layers(); ++layer) {
+    const bool rotated = rotates.has_value() ? (*rotates)[layer] : (layer + 1) % interval != 0;
+    if (!rotated) config.layers[layer].attention.rope.reset();
   }
 }
 

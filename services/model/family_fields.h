@@ -5,18 +5,28 @@
 #include <initializer_list>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "services/model/json_fields.h"
 #include "services/model/model_config.h"
 
 namespace sluice {
 
-// Sizes and heads under the names that most families have: hidden_size, num_attention_heads, ...;
-// as many KV heads as heads and head_dim = hidden_size / heads (or `head_dim`, where it is not 0)
-// unless the file has others.
-void MapSizes(JsonFields& fields, ModelConfig& config, int head_dim = 0);
+// Sizes, heads and the number of layers under the names that most families have: hidden_size,
+// num_attention_heads, ...; as many KV heads as heads and head_dim = hidden_size / heads (or
+// `head_dim`, where it is not 0) unless the file has others. Returns what they say of a layer, for
+// SetLayers: its scale and the width of its MLP.
+LayerSpec MapSizes(JsonFields& fields, ModelConfig& config, int head_dim = 0);
 
 // What follows from the sizes, for families that name theirs otherwise: head_dim must be filled in.
-void CheckSizes(JsonFields& fields, ModelConfig& config);
+// Returns a layer with the scale 1 / sqrt(D).
+LayerSpec CheckSizes(JsonFields& fields, const ModelConfig& config);
+
+// Every layer is like this one; where some differ, the caller changes them afterwards. REQUIRES:
+// MapSizes, or config.layers has the model's number of layers.
+void SetLayers(const LayerSpec& layer, ModelConfig& config);
+
+// One more rotation, for MapRope to fill in; returns its index.
+int AddRope(ModelConfig& config);
 
 // RMSNorm and LayerNorm (with biases); epsilon from the first of `names` that the file has.
 void MapRmsNorm(JsonFields& fields, std::initializer_list<const char*> names, double eps,
@@ -27,10 +37,20 @@ void MapLayerNorm(JsonFields& fields, std::initializer_list<const char*> names, 
 // The activation that field `name` names; UNIMPLEMENTED where it is unknown.
 Activation ReadActivation(JsonFields& fields, const std::string& name, Activation otherwise);
 
-// Layers see `window` positions; `sliding_window` in the file counts, null for none.
+// Biases on all four projections of attention, where `attention_bias` says so.
+void MapAttentionBias(JsonFields& fields, bool otherwise, LayerSpec& layer);
+
+// Layers see `otherwise` positions, 0 for all, unless the file's `sliding_window` says how many,
+// null for all. REQUIRES: SetLayers.
 void MapWindow(JsonFields& fields, int otherwise, ModelConfig& config);
-// The same where use_sliding_window says whether, and layer_types or max_window_layers which.
-void MapWindowOfSomeLayers(JsonFields& fields, ModelConfig& config);
+// The same where use_sliding_window says whether, and layer_types which; `is_windowed` where the
+// file has none. `otherwise` as above.
+void MapWindowOfSomeLayers(JsonFields& fields, int otherwise,
+                           absl::FunctionRef<bool(int layer)> is_windowed, ModelConfig& config);
+
+// Removes the rotation of the layers that `no_rope_layers` has a 0 for or, where the file has no
+// such list, of every `no_rope_layer_interval`th one, `interval` by default. REQUIRES: SetLayers.
+void MapLayersWithoutRope(JsonFields& fields, int interval, ModelConfig& config);
 
 bool ReadBool(JsonFields& fields, const char* name, bool otherwise);
 

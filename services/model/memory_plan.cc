@@ -1,5 +1,7 @@
 #include "services/model/memory_plan.h"
 
+#include <algorithm>
+
 #include "kernels/kv_format.h"
 #include "services/model/tensor_roles.h"
 #include "services/model/weight_rule.h"
@@ -7,18 +9,20 @@
 namespace sluice {
 namespace {
 
-// On the kind of device that keeps most of it: GPUs have INT6 as INT8.
+// On the kind of device that keeps most of it.
 uint64_t BytesOf(const TensorSlice& slice, WeightFormat format) {
-  const WeightFormat kept = format == WeightFormat::kInt6 ? WeightFormat::kInt8 : format;
-  return static_cast<uint64_t>(slice.rows.size()) * RowBytes(kept, slice.columns.size());
+  const WeightFormatTraits& traits = TraitsOf(format);
+  const size_t row_bytes = std::max(RowBytes(traits.on_cpu, slice.columns.size()),
+                                    RowBytes(traits.on_gpu, slice.columns.size()));
+  return static_cast<uint64_t>(slice.rows.size()) * row_bytes;
 }
 
-uint64_t BytesOf(ModelTensor tensor, const ModelConfig& config, WeightFormat wanted) {
+uint64_t BytesOf(TensorId tensor, const ModelConfig& config, WeightFormat wanted) {
   return BytesOf(WholeOf(ShapeOf(tensor, config)), FormatOf(tensor, config, wanted));
 }
 
-bool IsOfTheSampler(ModelTensor tensor) {
-  return tensor != ModelTensor::kEmbedding && tensor != ModelTensor::kPositions;
+bool IsOfTheSampler(TensorId tensor) {
+  return tensor.role != TensorRole::kEmbedding && tensor.role != TensorRole::kPositions;
 }
 
 uint64_t KvBytes(int64_t layers, int64_t kv_heads, int head_dim, DType dtype) {
@@ -28,35 +32,35 @@ uint64_t KvBytes(int64_t layers, int64_t kv_heads, int head_dim, DType dtype) {
 }  // namespace
 
 uint64_t NumParameters(const ModelConfig& config) {
-  uint64_t layer = 0;
-  for (const LayerTensor tensor : LayerTensors(config)) layer += ShapeOf(tensor, config).size();
-  uint64_t rest = 0;
-  for (const ModelTensor tensor : ModelTensors(config)) {
-    const bool counted = tensor == ModelTensor::kHead && config.tied_embeddings;
-    if (!counted) rest += ShapeOf(tensor, config).size();
+  uint64_t count = 0;
+  for (const TensorId tensor : AllTensors(config)) {
+    const bool counted = tensor.role == TensorRole::kHead && config.tied_embeddings;
+    if (!counted) count += ShapeOf(tensor, config).size();
   }
-  return config.num_layers * layer + rest;
+  return count;
 }
 
 uint64_t EmbeddingBytes(const ModelConfig& config, WeightFormat wanted) {
   uint64_t bytes = 0;
-  for (const ModelTensor tensor : ModelTensors(config)) {
+  for (const TensorId tensor : TensorsOutsideLayers(config)) {
     if (!IsOfTheSampler(tensor)) bytes += BytesOf(tensor, config, wanted);
   }
   return bytes;
 }
 
 uint64_t ShardBytes(const ModelConfig& config, const ShardPlan& plan, WeightFormat wanted) {
-  uint64_t layer = 0;
-  for (const LayerTensor tensor : LayerTensors(config)) {
-    layer += BytesOf(SliceOf(tensor, config, plan), FormatOf(tensor, config, wanted));
+  uint64_t bytes = 0;
+  for (auto layer = static_cast<int>(plan.layers.begin); layer < plan.layers.end; ++layer) {
+    for (const TensorId tensor : TensorsOfLayer(layer, config)) {
+      bytes += BytesOf(SliceOf(tensor, config, plan), FormatOf(tensor, config, wanted));
+    }
   }
-  return plan.layers.size() * layer;
+  return bytes;
 }
 
 uint64_t HeadBytes(const ModelConfig& config, WeightFormat wanted) {
   uint64_t bytes = 0;
-  for (const ModelTensor tensor : ModelTensors(config)) {
+  for (const TensorId tensor : TensorsOutsideLayers(config)) {
     if (IsOfTheSampler(tensor)) bytes += BytesOf(tensor, config, wanted);
   }
   return bytes;
@@ -67,7 +71,7 @@ uint64_t KvBytesPerPosition(const ModelConfig& config, const ShardPlan& plan, DT
 }
 
 uint64_t KvBytesPerPosition(const ModelConfig& config, DType dtype) {
-  return KvBytes(config.num_layers, config.num_kv_heads, config.head_dim, dtype);
+  return KvBytes(config.num_layers(), config.num_kv_heads, config.head_dim, dtype);
 }
 
 }  // namespace sluice

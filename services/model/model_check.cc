@@ -55,16 +55,17 @@ absl::StatusOr<std::vector<std::string>> CheckModelFiles(const std::string& fold
     for (const auto& [name, tensor] : file.contents().tensors) {
       if (!absl::EndsWith(name, ".weight") || !IsPlain(tensor)) continue;
       last_layer = std::max(last_layer, LayerOf(name));
-      if (LayerOf(name) >= config.num_layers || LooksFinite(tensor)) continue;
+      if (LayerOf(name) >= config.num_layers() || LooksFinite(tensor)) continue;
       return absl::DataLossError(
           absl::StrCat(file.path(), ": tensor \"", name,
                        "\" holds numbers that are not finite (NaN or infinity)"));
     }
   }
   std::vector<std::string> odd;
-  if (last_layer >= config.num_layers) {
-    odd.push_back(absl::StrCat("config.json has ", config.num_layers, " layers, the weights have ",
-                               last_layer + 1, ": the last ones are not used"));
+  if (last_layer >= config.num_layers()) {
+    odd.push_back(absl::StrCat("config.json has ", config.num_layers(),
+                               " layers, the weights have ", last_layer + 1,
+                               ": the last ones are not used"));
   }
   return odd;
 }

@@ -1,7 +1,9 @@
 #include "services/model/model_config.h"
 
+#include <algorithm>
 #include <climits>
 #include <filesystem>
+#include <limits>
 #include <system_error>
 
 #include "absl/status/status.h"
@@ -60,6 +62,17 @@ void MapPositions(JsonFields& fields, const RopeDefaults& defaults, const ModelO
 
 }  // namespace
 
+bool ModelConfig::depends_on_length() const {
+  return std::any_of(ropes.begin(), ropes.end(),
+                     [](const RopeConfig& rope) { return rope.depends_on_length(); });
+}
+
+int32_t ModelConfig::LongestLike(int32_t length) const {
+  int32_t longest = std::numeric_limits<int32_t>::max();
+  for (const RopeConfig& rope : ropes) longest = std::min(longest, rope.LongestLike(length));
+  return longest;
+}
+
 absl::StatusOr<ModelConfig> ParseModelConfig(const std::string& config_text,
                                              const std::string& generation_text,
                                              const std::string& source,
@@ -74,7 +87,7 @@ absl::StatusOr<ModelConfig> ParseModelConfig(const std::string& config_text,
   config.quantization = ReadQuantization(fields);
   config.model_type = family->model_type;
   family->map(fields, config);
-  if (config.rotary() && fields.status().ok()) {
+  if (!config.ropes.empty() && fields.status().ok()) {
     MapPositions(fields, family->rope, overrides, config);
   } else if (!overrides.rope_scaling.empty()) {
     fields.Fail("its positions are not rotary; accepted: no --rope_scaling");

@@ -1,7 +1,7 @@
-// What a decoder model is, as orthogonal switches: one decoder block reads this struct whatever the
-// model's family. Read from a Hugging Face folder (config.json, generation_config.json); the
-// mapping of each model_type is a row of model_families.cc. A plain value: copy it, share it
-// read-only.
+// What a decoder model is: sizes, and a LayerSpec for each layer, which one decoder block reads
+// whatever the model's family. Read from a Hugging Face folder (config.json,
+// generation_config.json); the mapping of each model_type is a row of model_families.cc. A plain
+// value: copy it, share it read-only.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernels/activation.h"
 #include "kernels/weight_format.h"
+#include "services/model/layer_spec.h"
 #include "services/model/rope_config.h"
 
 namespace sluice {
@@ -21,12 +21,11 @@ enum class NormKind : uint8_t {
   kLayerNorm,  // (x - mean) / sqrt(var + eps) * weight + bias (Ba et al. 2016)
 };
 
+// What is added to a token's embedding for its position. Rotation is a matter of layers.
 enum class PositionKind : uint8_t {
-  kRopeHalfSplit,    // rotary, element i paired with i + D/2
-  kRopeInterleaved,  // rotary, element 2i paired with 2i + 1 (Su et al. 2021)
-  kLearned,          // a table of position vectors is added to the embedding
-  kSinusoidal,       // sines and cosines are added to the embedding (Vaswani et al. 2017)
   kNone,
+  kLearned,     // a row of a table
+  kSinusoidal,  // sines and cosines (Vaswani et al. 2017)
 };
 
 // What the model's authors suggest where a request leaves a parameter out; unset: no suggestion.
@@ -52,38 +51,25 @@ struct ModelConfig {
   std::string model_type;  // such as "llama"
 
   // Sizes, all >= 1.
-  int vocab_size = 0;         // V
-  int hidden_size = 0;        // H
-  int intermediate_size = 0;  // MLP columns
-  int num_layers = 0;         // L
-  int num_heads = 0;          // Nq
-  int num_kv_heads = 0;       // Nkv, divides Nq
-  int head_dim = 0;           // D, even where positions are rotary; Nq * D need not equal H
-  int max_positions = 0;      // prompt and continuation together, in tokens
+  int vocab_size = 0;     // V
+  int hidden_size = 0;    // H
+  int num_heads = 0;      // Nq
+  int num_kv_heads = 0;   // Nkv, divides Nq
+  int head_dim = 0;       // D; Nq * D need not equal H
+  int max_positions = 0;  // prompt and continuation together, in tokens
 
+  std::vector<LayerSpec> layers;  // [L], at least one
+  std::vector<RopeConfig> ropes;  // rotations that layers name by index
+
+  // Of all norms: two in each layer and the final one.
   NormKind norm = NormKind::kRmsNorm;
   float norm_eps = 0;            // > 0
   bool norm_bias = false;        // LayerNorms have one
   float norm_weight_offset = 0;  // added to the stored weights of norms (Gemma: 1)
 
-  Activation activation = Activation::kSilu;
-  bool gated_mlp = true;  // down(activation(gate(x)) * up(x)) instead of down(activation(up(x)))
-
-  PositionKind position = PositionKind::kRopeHalfSplit;
-  RopeConfig rope;       // where positions are rotary
-  bool qk_norm = false;  // RMSNorm of every query and key head by itself, before it is turned
-
-  bool qkv_bias = false;         // on the query, key and value projections
-  bool o_bias = false;           // on the attention's output projection
-  bool mlp_bias = false;         // on gate, up and down
+  PositionKind position = PositionKind::kNone;
   bool tied_embeddings = false;  // the LM head is the embedding table
   float embedding_scale = 1;     // token embeddings are multiplied by it
-
-  float attention_scale = 0;       // of query-key products, > 0; mostly 1 / sqrt(D)
-  bool scale_by_layer = false;     // and divided by the layer's number, counted from 1
-  std::vector<int> windows;        // by layer: newest positions a query sees, its own included,
-                                   // >= 1; 0: all. Empty: no layer has a window
-  bool parallel_residual = false;  // attention and MLP both read the block's input
 
   std::optional<Quantization> quantization;  // of the files; none: they hold plain numbers
 
@@ -93,14 +79,10 @@ struct ModelConfig {
 
   int query_width() const { return num_heads * head_dim; }  // Nq * D
   int kv_width() const { return num_kv_heads * head_dim; }  // Nkv * D
-  // Whether queries and keys are turned by their positions.
-  bool rotary() const {
-    return position == PositionKind::kRopeHalfSplit || position == PositionKind::kRopeInterleaved;
-  }
-  float AttentionScaleOf(int layer) const {
-    return scale_by_layer ? attention_scale / static_cast<float>(layer + 1) : attention_scale;
-  }
-  int WindowOf(int layer) const { return windows.empty() ? 0 : windows[layer]; }
+  int num_layers() const { return static_cast<int>(layers.size()); }
+  // RopeConfig's questions, of all rotations together.
+  bool depends_on_length() const;
+  int32_t LongestLike(int32_t length) const;
 };
 
 // What the one who serves a model sets in place of what its files say.

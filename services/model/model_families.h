@@ -13,7 +13,8 @@ namespace sluice {
 
 struct ModelFamily {
   const char* model_type;
-  // Fills in everything but model_type, rope and the generation fields; errors go to `fields`.
+  // Fills in everything but model_type, the generation fields and what MapRope reads, for which it
+  // calls AddRope; errors go to `fields`.
   void (*map)(JsonFields& fields, ModelConfig& config);
   const TensorNames* names;
   RopeDefaults rope;

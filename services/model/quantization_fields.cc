@@ -4,6 +4,8 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "services/model/storage_type.h"
 
 namespace sluice {
 namespace {
@@ -22,39 +24,73 @@ bool IsCheckpointId(const std::string& text) {
 }
 
 // The integer `name`, which must be one of `accepted`.
-int OneOf(JsonFields& fields, const std::string& name, std::initializer_list<int> accepted,
+int OneOf(JsonFields& fields, const std::string& name, const std::vector<int>& accepted,
           const std::string& text) {
   const nlohmann::json* value = fields.Get(name);
   for (const int number : accepted) {
     if (value != nullptr && value->is_number_integer() && *value == number) return number;
   }
   fields.Reject(name, text);
-  return *accepted.begin();
+  return accepted.front();
+}
+int OneOf(JsonFields& fields, const std::string& name, const std::vector<int>& accepted) {
+  return OneOf(fields, name, accepted, absl::StrJoin(accepted, ", "));
+}
+
+// The fields by which a format of `sluice quantize` is known.
+struct FormatFields {
+  int group_size;
+  int bits;
+  std::string type;
+
+  bool operator==(const FormatFields&) const = default;
+};
+FormatFields FieldsOf(WeightFormat format) {
+  const WeightFormatTraits& traits = TraitsOf(format);
+  return {.group_size = static_cast<int>(traits.group),
+          .bits = traits.bits,
+          .type = traits.codes == WeightCodes::kFp8 ? kFloatType : kIntegerType};
+}
+
+// The different values of a field among those formats that `is_one` accepts.
+template <class Value, class IsOne>
+std::vector<Value> ValuesOf(Value FormatFields::*field, const IsOne& is_one) {
+  std::vector<Value> values;
+  for (const WeightFormat format : QuantizedFormats()) {
+    const FormatFields of = FieldsOf(format);
+    const bool is_known = std::find(values.begin(), values.end(), of.*field) != values.end();
+    if (is_one(of) && !is_known) values.push_back(of.*field);
+  }
+  return values;
 }
 
 // Whole numbers, unless `type` says "float".
-WeightFormat ReadFormat(JsonFields& fields, int bits) {
-  const std::string type = fields.String(kTypeField).value_or(kIntegerType);
-  if (type == kFloatType && bits == 8) return WeightFormat::kFp8;
-  if (type != kIntegerType) {
-    fields.Reject(kTypeField, bits == 8 ? "\"int\", \"float\"" : "\"int\"");
+WeightFormat ReadFormat(JsonFields& fields) {
+  const auto any = [](const FormatFields&) { return true; };
+  FormatFields read;
+  read.group_size = OneOf(fields, "group_size", ValuesOf(&FormatFields::group_size, any));
+  const auto in_groups = [&](const FormatFields& of) { return of.group_size == read.group_size; };
+  read.bits = OneOf(fields, "bits", ValuesOf(&FormatFields::bits, in_groups));
+  read.type = fields.String(kTypeField).value_or(kIntegerType);
+  for (const WeightFormat format : QuantizedFormats()) {
+    if (FieldsOf(format) == read) return format;
   }
-  return bits == 8 ? WeightFormat::kInt8 : WeightFormat::kInt4;
+  const auto with_bits = [&](const FormatFields& of) {
+    return in_groups(of) && of.bits == read.bits;
+  };
+  const auto types = ValuesOf(&FormatFields::type, with_bits);
+  fields.Reject(kTypeField, absl::StrCat("\"", absl::StrJoin(types, "\", \""), "\""));
+  return QuantizedFormats().front();
 }
 
-// Of the encoding, which INT4 has had two of.
-int VersionOf(WeightFormat format) { return format == WeightFormat::kInt4 ? 2 : 1; }
-
 void CheckVersion(JsonFields& fields, WeightFormat format) {
-  const int version = VersionOf(format);
+  const int version = TraitsOf(format).version;
   OneOf(fields, "version", {version},
         absl::StrCat(version, ", which `sluice quantize` writes now; quantize the original again"));
 }
 
 Quantization ReadOurs(JsonFields& fields) {
-  OneOf(fields, "group_size", {static_cast<int>(kWeightGroup)}, absl::StrCat(kWeightGroup));
-  const int bits = OneOf(fields, "bits", {8, 4}, "8, 4");
-  const WeightFormat format = ReadFormat(fields, bits);
+  const WeightFormat format = ReadFormat(fields);
   CheckVersion(fields, format);
   const std::string id = fields.String("checkpoint_id").value_or("");
   if (!IsCheckpointId(id)) {
@@ -127,9 +163,10 @@ std::optional<Quantization> ReadQuantization(JsonFields& fields) {
     CheckCompressedTensors(inner);
   } else if (method != "fbgemm_fp8") {
     inner.Reject("quant_method",
-                 "\"sluice\", which `sluice quantize` writes, \"fp8\", \"fbgemm_fp8\", "
-                 "\"compressed-tensors\"; of a model that was quantized otherwise serve the "
-                 "original, with --weights int8, int4 or fp8",
+                 absl::StrCat("\"sluice\", which `sluice quantize` writes, \"fp8\", "
+                              "\"fbgemm_fp8\", \"compressed-tensors\"; of a model that was "
+                              "quantized otherwise serve the original, with --weights ",
+                              QuantizedTypeNames(", ", " or ")),
                  kUnimplemented);
   }
   fields.Adopt(inner);
@@ -138,13 +175,14 @@ std::optional<Quantization> ReadQuantization(JsonFields& fields) {
 
 nlohmann::json QuantizationFields(const Quantization& quantization,
                                   const std::vector<std::string>& kept) {
+  const FormatFields of = FieldsOf(quantization.format);
   nlohmann::json fields = {{"quant_method", kMethod},
-                           {"version", VersionOf(quantization.format)},
-                           {"bits", quantization.format == WeightFormat::kInt4 ? 4 : 8},
-                           {"group_size", kWeightGroup},
+                           {"version", TraitsOf(quantization.format).version},
+                           {"bits", of.bits},
+                           {"group_size", of.group_size},
                            {"checkpoint_id", quantization.checkpoint_id},
                            {"modules_to_not_convert", kept}};
-  if (quantization.format == WeightFormat::kFp8) fields[kTypeField] = kFloatType;
+  if (of.type != kIntegerType) fields[kTypeField] = of.type;
   return fields;
 }
 

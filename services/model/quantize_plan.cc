@@ -10,12 +10,10 @@
 namespace sluice {
 namespace {
 
-template <typename Tensor, typename... Layer>
 Transfer TransferOf(const ModelConfig& config, const WeightSource& source,
-                    const TensorPlaces& target, WeightFormat format, Tensor tensor,
-                    Layer... layer) {
-  Transfer transfer{source.places().Of(tensor, layer...).Whole(),
-                    target.Of(tensor, layer...).Whole(), FormatOf(tensor, config, format)};
+                    const TensorPlaces& target, WeightFormat format, TensorId tensor) {
+  Transfer transfer{source.places().Of(tensor).Whole(), target.Of(tensor).Whole(),
+                    FormatOf(tensor, config, format)};
   // Vectors stay as they are; F16, which no format is, fits F32.
   if (ShapeOf(tensor, config).columns == 1 && source.StoredType(transfer.from) == DType::kBF16) {
     transfer.format = WeightFormat::kBF16;
@@ -37,7 +35,7 @@ std::vector<TensorHeader> Transfer::Headers() const {
     return {header(to.name, std::string(Name(format)), shape, num_bytes())};
   }
   const MatrixShape quotients = QuotientShape(format, shape);
-  const MatrixShape scales = ScaleShape(shape);
+  const MatrixShape scales = ScaleShape(format, shape);
   return {header(to.name, QuotientType(format), quotients, quotients.size()),
           header(to.name + kScaleSuffix, kScaleType, scales, 2 * scales.size())};
 }
@@ -47,13 +45,8 @@ std::vector<Transfer> PlanQuantization(const ModelConfig& config, const WeightSo
                                        WeightFormat format) {
   const TensorPlaces target = source.places().Quantized({.format = format});
   std::vector<Transfer> transfers;
-  for (const ModelTensor tensor : ModelTensors(config)) {
+  for (const TensorId tensor : AllTensors(config)) {
     transfers.push_back(TransferOf(config, source, target, format, tensor));
-  }
-  for (int layer = 0; layer < config.num_layers; ++layer) {
-    for (const LayerTensor tensor : LayerTensors(config)) {
-      transfers.push_back(TransferOf(config, source, target, format, tensor, layer));
-    }
   }
   std::set<std::string> names;
   std::erase_if(transfers,

@@ -24,8 +24,9 @@ enum class RopeScaling : uint8_t {
 };
 
 struct RopeConfig {
-  double theta = 0;  // > 0
-  int dim = 0;       // elements of a head that are turned, its first ones; even, >= 2, <= D
+  double theta = 10000;      // > 0
+  int dim = 0;               // elements of a head that are turned, its first ones; even, >= 2, <= D
+  bool interleaved = false;  // pairs 2i with 2i + 1 (Su et al. 2021), not i with i + dim/2
   RopeScaling scaling = RopeScaling::kNone;
   double factor = 1;           // >= 1
   int original_positions = 0;  // >= 1

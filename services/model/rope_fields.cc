@@ -62,7 +62,7 @@ absl::Status CheckFlagField(const std::string& name, const std::string& field) {
                                                  field, "\"; accepted: ", scaling->flag_fields));
 }
 
-// Reads one scaling object into config.rope, whose theta, dim and original_positions are there.
+// Reads one scaling object into a RopeConfig, whose theta, dim and original_positions are there.
 class ScalingReader {
  public:
   ScalingReader(JsonFields& fields, int max_positions, RopeConfig& rope)
@@ -220,12 +220,13 @@ void RefuseTablesByLayer(JsonFields& scaling, const nlohmann::json& object) {
 }
 
 void MapDim(JsonFields& fields, double fraction, ModelConfig& config) {
-  config.rope.dim = static_cast<int>(config.head_dim * fraction);
-  if (config.rope.dim >= 2 && config.rope.dim % 2 == 0) return;
+  const int dim = static_cast<int>(config.head_dim * fraction);
+  config.ropes.front().dim = dim;
+  if (dim >= 2 && dim % 2 == 0) return;
   const std::string accepted = "an even head_dim, as rotary positions turn pairs";
   if (fraction != 1) {
-    fields.Fail(absl::StrCat("rotary positions would turn ", config.rope.dim, " of ",
-                             config.head_dim, " elements of a head, ", fraction,
+    fields.Fail(absl::StrCat("rotary positions would turn ", dim, " of ", config.head_dim,
+                             " elements of a head, ", fraction,
                              " of them; accepted: an even number of at least 2"));
   } else if (fields.Has("head_dim")) {
     fields.Reject("head_dim", accepted);
@@ -238,7 +239,7 @@ void MapDim(JsonFields& fields, double fraction, ModelConfig& config) {
 
 void MapScaling(JsonFields& fields, const RopeDefaults& defaults, JsonFields& scaling,
                 ModelConfig& config) {
-  RopeConfig& rope = config.rope;
+  RopeConfig& rope = config.ropes.front();
   const char* key = scaling.Has("rope_type") ? "rope_type" : "type";
   std::string type = scaling.String(key).value_or("default");
   if (defaults.every_list_long && (type == "su" || type == "yarn")) type = "longrope";
@@ -271,19 +272,19 @@ void MapScaling(JsonFields& fields, const RopeDefaults& defaults, JsonFields& sc
 
 void MapRope(JsonFields& fields, const RopeDefaults& defaults, JsonFields* scaling,
              ModelConfig& config) {
-  constexpr double kDefaultTheta = 10000;
-  config.rope.theta = FirstNumberAbove0(fields, {"rope_theta", "rotary_emb_base"}, kMaxTheta)
-                          .value_or(kDefaultTheta);
+  RopeConfig& rope = config.ropes.front();
+  rope.theta =
+      FirstNumberAbove0(fields, {"rope_theta", "rotary_emb_base"}, kMaxTheta).value_or(rope.theta);
   double fraction = FirstNumberAbove0(fields, {"partial_rotary_factor", "rotary_pct"}, 1)
                         .value_or(defaults.turned_fraction);
-  config.rope.original_positions = config.max_positions;
+  rope.original_positions = config.max_positions;
   // Files that have both repeat themselves.
   const char* name = fields.Has("rope_scaling") ? "rope_scaling" : "rope_parameters";
   std::optional<JsonFields> own;
   if (fields.Has(name)) {
     own.emplace(fields.Inner(name));
     if (own->status().ok()) RefuseTablesByLayer(*own, *fields.Get(name));
-    config.rope.theta = own->NumberAbove("rope_theta", 0, kMaxTheta).value_or(config.rope.theta);
+    rope.theta = own->NumberAbove("rope_theta", 0, kMaxTheta).value_or(rope.theta);
     fraction = own->NumberAbove("partial_rotary_factor", 0, 1).value_or(fraction);
   }
   MapDim(fields, fraction, config);

@@ -18,10 +18,11 @@ struct RopeDefaults {
   bool every_list_long = false;  // the types "su" and "yarn" mean LongRoPE
 };
 
-// Fills in config.rope, and where positions are scaled raises config.max_positions to what the
-// scaling reaches. `scaling` (may be null) takes the place of the file's own object. Errors go to
-// `fields`: unknown types, factors below 1, lists of the wrong length, an odd number of turned
-// elements. REQUIRES: head_dim and max_positions are filled in.
+// Fills in config.ropes.front(), whose theta is that of files that have none, and where positions
+// are scaled raises config.max_positions to what the scaling reaches. `scaling` (may be null) takes
+// the place of the file's own object. Errors go to `fields`: unknown types, factors below 1, lists
+// of the wrong length, an odd number of turned elements. REQUIRES: head_dim and max_positions are
+// filled in, ropes has one.
 void MapRope(JsonFields& fields, const RopeDefaults& defaults, JsonFields* scaling,
              ModelConfig& config);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <variant>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -28,6 +29,12 @@ IndexRange EvenPart(int size, int parts, int index) {
   return {begin, begin + base + (index < extra ? 1 : 0)};
 }
 
+// Why `ranks` can't share an MLP, or "" where they can.
+std::string ReasonAgainst(const DenseMlpSpec& mlp, int ranks) {
+  if (mlp.width % ranks == 0) return "";
+  return absl::StrCat("it does not divide intermediate_size, ", mlp.width);
+}
+
 // Why `ranks` can't share the model, or "" where they can. `ranks` is one of kRankCounts.
 std::string ReasonAgainst(const ModelConfig& config, int ranks) {
   if (config.num_heads % ranks != 0) {
@@ -37,8 +44,10 @@ std::string ReasonAgainst(const ModelConfig& config, int ranks) {
     return absl::StrCat("it neither divides num_key_value_heads, ", config.num_kv_heads,
                         ", nor is a multiple of them");
   }
-  if (config.intermediate_size % ranks != 0) {
-    return absl::StrCat("it does not divide intermediate_size, ", config.intermediate_size);
+  for (const LayerSpec& layer : config.layers) {
+    const std::string reason =
+        std::visit([ranks](const auto& mlp) { return ReasonAgainst(mlp, ranks); }, layer.mlp);
+    if (!reason.empty()) return reason;
   }
   return "";
 }
@@ -54,10 +63,10 @@ absl::Status CheckPlacement(const ModelConfig& config, const ShardPlacement& pla
         "tensor parallelism over ", ranks, " ranks: ", reason,
         "; accepted for this model: ", absl::StrJoin(AcceptedRankCounts(config), ", ")));
   }
-  if (placement.num_stages < 1 || placement.num_stages > config.num_layers) {
+  if (placement.num_stages < 1 || placement.num_stages > config.num_layers()) {
     return absl::InvalidArgumentError(absl::StrCat("pipeline of ", placement.num_stages,
                                                    " stages; accepted for this model: 1 to ",
-                                                   config.num_layers, ", its layers"));
+                                                   config.num_layers(), ", its layers"));
   }
   if (placement.stage < 0 || placement.stage >= placement.num_stages) {
     return absl::InvalidArgumentError(absl::StrCat("stage ", placement.stage, " of ",
@@ -85,19 +94,21 @@ ReductionSlices SlicesOf(int num_slices, int k, const ShardPlacement& placement)
 
 }  // namespace
 
+MlpPart ShardPlan::MlpOf(int width) const {
+  return {.columns = EvenPart(width, placement.num_ranks, placement.rank),
+          .down_proj = SlicesOf(NumSlices(width), width, placement)};
+}
+
 absl::StatusOr<ShardPlan> MakeShardPlan(const ModelConfig& config,
                                         const ShardPlacement& placement) {
   if (absl::Status checked = CheckPlacement(config, placement); !checked.ok()) return checked;
   const int ranks = placement.num_ranks;
   ShardPlan plan;
   plan.placement = placement;
-  plan.layers = EvenPart(config.num_layers, placement.num_stages, placement.stage);
+  plan.layers = EvenPart(config.num_layers(), placement.num_stages, placement.stage);
   plan.heads = EvenPart(config.num_heads, ranks, placement.rank);
   plan.kv_heads = KvHeadsOf(config, plan.heads);
-  plan.mlp_columns = EvenPart(config.intermediate_size, ranks, placement.rank);
   plan.o_proj = SlicesOf(NumSlices(config.num_heads), config.query_width(), placement);
-  plan.down_proj =
-      SlicesOf(NumSlices(config.intermediate_size), config.intermediate_size, placement);
   return plan;
 }
 

@@ -30,20 +30,27 @@ struct ReductionSlices {
   IndexRange slices;   // this rank's; num_slices / num_ranks of them
 };
 
+// A rank's part of an MLP of F columns.
+struct MlpPart {
+  IndexRange columns;         // of [0, F)
+  ReductionSlices down_proj;  // K = F
+};
+
 struct ShardPlan {
   ShardPlacement placement;
-  IndexRange layers;          // as even as possible, the earlier stages hold the extra ones
-  IndexRange heads;           // of [0, Nq)
-  IndexRange kv_heads;        // of [0, Nkv): exactly those that `heads` read. Ranks share one where
-                              // there are fewer KV heads than ranks; each keeps its own copy
-  IndexRange mlp_columns;     // of [0, intermediate_size)
-  ReductionSlices o_proj;     // K = Nq * D, cut between heads
-  ReductionSlices down_proj;  // K = intermediate_size
+  IndexRange layers;       // as even as possible, the earlier stages hold the extra ones
+  IndexRange heads;        // of [0, Nq)
+  IndexRange kv_heads;     // of [0, Nkv): exactly those that `heads` read. Ranks share one where
+                           // there are fewer KV heads than ranks; each keeps its own copy
+  ReductionSlices o_proj;  // K = Nq * D, cut between heads
+
+  // REQUIRES: the width of one of the model's MLPs, each of which is cut by itself.
+  MlpPart MlpOf(int width) const;
 };
 
 // INVALID_ARGUMENT, naming the value and what this model accepts, where num_ranks is none of 1, 2,
-// 4, 8 or does not divide heads, KV heads (or they it) and reduction slices, where there are more
-// stages than layers, or where stage or rank is out of range.
+// 4, 8 or does not divide heads, KV heads (or they it) and the columns of every MLP, where there
+// are more stages than layers, or where stage or rank is out of range.
 // REQUIRES: `config` holds what ModelConfig promises.
 absl::StatusOr<ShardPlan> MakeShardPlan(const ModelConfig& config, const ShardPlacement& placement);
 

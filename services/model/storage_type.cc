@@ -1,65 +1,62 @@
 #include "services/model/storage_type.h"
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "kernels/check.h"
 #include "kernels/kv_format.h"
 
 namespace sluice {
 namespace {
 
-constexpr WeightType kWeightTypes[] = {WeightType::kAuto,   WeightType::kF32,  WeightType::kBF16,
-                                       WeightType::kInt8,   WeightType::kInt4, WeightType::kFp8,
-                                       WeightType::kFp8W8A8};
+// The name of what is selected by a format with activations in FP8: both sides have eight bits.
+constexpr char kFp8ActivationsSuffix[] = "-w8a8";
+
+// Every value of --weights, in the order in which errors list them.
+std::vector<WeightType> WeightTypes() {
+  std::vector<WeightType> types = {WeightType::kAuto};
+  for (const MatrixFormat& format : MatrixFormats()) {
+    if (TraitsOf(format.weights).is_selectable) types.push_back({format});
+  }
+  return types;
+}
+
 constexpr DType kKvDTypes[] = {DType::kF32, DType::kBF16, DType::kF8E4M3};
 
 }  // namespace
 
 absl::StatusOr<WeightType> ParseWeightType(const std::string& text) {
-  for (const WeightType type : kWeightTypes) {
-    if (text == Name(type)) return type;
+  std::vector<std::string> names;
+  for (const WeightType& type : WeightTypes()) {
+    names.push_back(Name(type));
+    if (text == names.back()) return type;
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "weight type \"", text, "\"; accepted: auto, f32, bf16, int8, int4, fp8, fp8-w8a8"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("weight type \"", text, "\"; accepted: ", absl::StrJoin(names, ", ")));
 }
 
-const char* Name(WeightType type) {
-  switch (type) {
-    case WeightType::kAuto:
-      return "auto";
-    case WeightType::kF32:
-      return "f32";
-    case WeightType::kBF16:
-      return "bf16";
-    case WeightType::kInt8:
-      return "int8";
-    case WeightType::kInt4:
-      return "int4";
-    case WeightType::kFp8:
-      return "fp8";
-    case WeightType::kFp8W8A8:
-      return "fp8-w8a8";
-  }
-  SLUICE_CHECK(false);
-  return "";
+std::string Name(WeightType type) {
+  if (!type.format.has_value()) return "auto";
+  const bool rounds = type.activations() == ActivationFormat::kFp8;
+  return absl::StrCat(TypeName(type.format->weights), rounds ? kFp8ActivationsSuffix : "");
 }
 
-const char* TypeName(WeightFormat format) {
-  switch (format) {
-    case WeightFormat::kF32:
-      return Name(WeightType::kF32);
-    case WeightFormat::kBF16:
-      return Name(WeightType::kBF16);
-    case WeightFormat::kInt8:
-      return Name(WeightType::kInt8);
-    case WeightFormat::kInt6:
-      return "int6";  // the head beside INT4: no flag asks for it
-    case WeightFormat::kInt4:
-      return Name(WeightType::kInt4);
-    case WeightFormat::kFp8:
-      return Name(WeightType::kFp8);
+const char* TypeName(WeightFormat format) { return TraitsOf(format).flag; }
+
+std::vector<WeightFormat> QuantizedFormats() {
+  std::vector<WeightFormat> formats;
+  for (const WeightFormatTraits& traits : kWeightFormats) {
+    if (traits.is_selectable && IsQuantized(traits.format)) formats.push_back(traits.format);
   }
-  SLUICE_CHECK(false);
-  return "";
+  return formats;
+}
+
+std::string QuantizedTypeNames(const std::string& between, const std::string& before_last) {
+  const std::vector<WeightFormat> formats = QuantizedFormats();
+  std::string names = TypeName(formats.front());
+  for (size_t i = 1; i < formats.size(); ++i) {
+    absl::StrAppend(&names, i + 1 == formats.size() ? before_last : between, TypeName(formats[i]));
+  }
+  return names;
 }
 
 absl::StatusOr<DType> ParseKvDType(const std::string& text) {

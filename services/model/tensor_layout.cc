@@ -7,72 +7,83 @@
 
 namespace sluice {
 
-TensorName NameIn(const TensorNames& names, LayerTensor tensor) {
-  switch (tensor) {
-    case LayerTensor::kInputNorm:
-      return {names.input_norm, kWeightSuffix};
-    case LayerTensor::kQ:
+TensorName NameIn(const TensorNames& names, TensorRole role) {
+  switch (role) {
+    case TensorRole::kEmbedding:
+      return {names.embedding, kWeightSuffix};
+    case TensorRole::kPositions:
+      return {names.positions, kWeightSuffix};
+    case TensorRole::kFinalNorm:
+      return {names.final_norm, kWeightSuffix};
+    case TensorRole::kFinalNormBias:
+      return {names.final_norm, kBiasSuffix};
+    case TensorRole::kHead:
+      return {names.head, kWeightSuffix};
+    case TensorRole::kAttentionNorm:
+      return {names.attention_norm, kWeightSuffix};
+    case TensorRole::kQ:
       return {names.q, kWeightSuffix};
-    case LayerTensor::kK:
+    case TensorRole::kK:
       return {names.k, kWeightSuffix};
-    case LayerTensor::kV:
+    case TensorRole::kV:
       return {names.v, kWeightSuffix};
-    case LayerTensor::kO:
+    case TensorRole::kO:
       return {names.o, kWeightSuffix};
-    case LayerTensor::kPostAttentionNorm:
-      return {names.post_attention_norm, kWeightSuffix};
-    case LayerTensor::kGate:
+    case TensorRole::kMlpNorm:
+      return {names.mlp_norm, kWeightSuffix};
+    case TensorRole::kGate:
       return {names.gate, kWeightSuffix};
-    case LayerTensor::kUp:
+    case TensorRole::kUp:
       return {names.up, kWeightSuffix};
-    case LayerTensor::kDown:
+    case TensorRole::kDown:
       return {names.down, kWeightSuffix};
-    case LayerTensor::kQBias:
+    case TensorRole::kQBias:
       return {names.q, kBiasSuffix};
-    case LayerTensor::kKBias:
+    case TensorRole::kKBias:
       return {names.k, kBiasSuffix};
-    case LayerTensor::kVBias:
+    case TensorRole::kVBias:
       return {names.v, kBiasSuffix};
-    case LayerTensor::kOBias:
+    case TensorRole::kOBias:
       return {names.o, kBiasSuffix};
-    case LayerTensor::kGateBias:
+    case TensorRole::kGateBias:
       return {names.gate, kBiasSuffix};
-    case LayerTensor::kUpBias:
+    case TensorRole::kUpBias:
       return {names.up, kBiasSuffix};
-    case LayerTensor::kDownBias:
+    case TensorRole::kDownBias:
       return {names.down, kBiasSuffix};
-    case LayerTensor::kInputNormBias:
-      return {names.input_norm, kBiasSuffix};
-    case LayerTensor::kPostAttentionNormBias:
-      return {names.post_attention_norm, kBiasSuffix};
-    case LayerTensor::kQNorm:
+    case TensorRole::kAttentionNormBias:
+      return {names.attention_norm, kBiasSuffix};
+    case TensorRole::kMlpNormBias:
+      return {names.mlp_norm, kBiasSuffix};
+    case TensorRole::kQNorm:
       return {names.q_norm, kWeightSuffix};
-    case LayerTensor::kKNorm:
+    case TensorRole::kKNorm:
       return {names.k_norm, kWeightSuffix};
   }
   SLUICE_CHECK(false);
   return {};
 }
 
-FusedRows FusedRowsOf(LayerTensor tensor, const ModelConfig& config, const TensorNames& names) {
+FusedRows FusedRowsOf(TensorId tensor, const ModelConfig& config, const TensorNames& names) {
   const int64_t query = config.query_width(), kv = config.kv_width();
-  const int64_t mlp = config.intermediate_size;
-  switch (tensor) {
-    case LayerTensor::kQ:
-    case LayerTensor::kQBias:
+  switch (tensor.role) {
+    case TensorRole::kQ:
+    case TensorRole::kQBias:
       return {names.qkv, 0, 3, 0, query + 2 * kv};
-    case LayerTensor::kK:
-    case LayerTensor::kKBias:
+    case TensorRole::kK:
+    case TensorRole::kKBias:
       return {names.qkv, 1, 3, query, query + 2 * kv};
-    case LayerTensor::kV:
-    case LayerTensor::kVBias:
+    case TensorRole::kV:
+    case TensorRole::kVBias:
       return {names.qkv, 2, 3, query + kv, query + 2 * kv};
-    case LayerTensor::kGate:
-    case LayerTensor::kGateBias:
-      return {names.gate_up, 0, 2, 0, 2 * mlp};
-    case LayerTensor::kUp:
-    case LayerTensor::kUpBias:
-      return {names.gate_up, 1, 2, mlp, 2 * mlp};
+    case TensorRole::kGate:
+    case TensorRole::kGateBias:
+      return {names.gate_up, 0, 2, 0, int64_t{2} * MlpWidthOf(tensor, config)};
+    case TensorRole::kUp:
+    case TensorRole::kUpBias: {
+      const int64_t width = MlpWidthOf(tensor, config);
+      return {names.gate_up, 1, 2, width, 2 * width};
+    }
     default:
       return {};
   }

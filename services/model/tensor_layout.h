@@ -1,5 +1,5 @@
-// Where in a family's files a layer's tensor is: under which name, and which rows of it where a
-// file fuses several. Pure functions.
+// Where in a family's files a tensor is: under which name, and which rows of it where a file fuses
+// several. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ struct TensorName {
   const char* suffix;
 };
 
-TensorName NameIn(const TensorNames& names, LayerTensor tensor);
+TensorName NameIn(const TensorNames& names, TensorRole role);
 
 // Which tensors may be fused with others, and which of them comes how far down the stack.
 struct FusedRows {
@@ -33,7 +33,7 @@ struct FusedRows {
   int64_t num_rows = 0;   // of all of them
 };
 
-FusedRows FusedRowsOf(LayerTensor tensor, const ModelConfig& config, const TensorNames& names);
+FusedRows FusedRowsOf(TensorId tensor, const ModelConfig& config, const TensorNames& names);
 
 // out [columns, rows] = in [rows, columns], both row-major. REQUIRES: both have shape.size()
 // elements of `element_size` bytes, and don't overlap.

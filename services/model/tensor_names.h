@@ -22,16 +22,16 @@ struct TensorNames {
   const char* final_norm = nullptr;
   const char* head = nullptr;
 
-  // Inside a layer, below `layer`, where "$0" stands for its index.
+  // Inside a layer, below `layer`. "$0" stands for the layer's index, "$1" for the expert's.
   const char* layer = nullptr;
-  const char* input_norm = nullptr;
+  const char* attention_norm = nullptr;
   const char* q = nullptr;
   const char* k = nullptr;
   const char* v = nullptr;
   const char* q_norm = nullptr;
   const char* k_norm = nullptr;
   const char* o = nullptr;
-  const char* post_attention_norm = nullptr;
+  const char* mlp_norm = nullptr;
   const char* gate = nullptr;
   const char* up = nullptr;
   const char* down = nullptr;

@@ -38,15 +38,15 @@ class TensorPlaces {
   TensorPlaces Quantized(const Quantization& quantization) const;
 
   // REQUIRES: the model has the tensor.
-  TensorPlace Of(LayerTensor tensor, int layer) const;
-  TensorPlace Of(ModelTensor tensor) const;
+  TensorPlace Of(TensorId tensor) const;
 
   // Whether the files hold projections as [inputs, outputs].
   bool transposed() const { return transposed_; }
 
  private:
-  std::string NameOf(const char* module, const char* suffix) const;
-  std::string NameOf(ModelTensor tensor) const;
+  std::string NameOf(TensorId tensor) const;
+  // How the files, if `sluice quantize` wrote them, hold a tensor.
+  std::optional<WeightFormat> StoredQuantized(TensorId tensor) const;
 
   ModelConfig config_;
   const TensorNames* names_;

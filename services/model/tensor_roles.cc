@@ -1,52 +1,23 @@
 #include "services/model/tensor_roles.h"
 
+#include <variant>
+
 #include "kernels/check.h"
 
 namespace sluice {
 namespace {
 
-bool HasTensor(LayerTensor tensor, const ModelConfig& config) {
-  switch (tensor) {
-    case LayerTensor::kGate:
-      return config.gated_mlp;
-    case LayerTensor::kQBias:
-    case LayerTensor::kKBias:
-    case LayerTensor::kVBias:
-      return config.qkv_bias;
-    case LayerTensor::kOBias:
-      return config.o_bias;
-    case LayerTensor::kGateBias:
-      return config.mlp_bias && config.gated_mlp;
-    case LayerTensor::kUpBias:
-    case LayerTensor::kDownBias:
-      return config.mlp_bias;
-    case LayerTensor::kInputNormBias:
-    case LayerTensor::kPostAttentionNormBias:
-      return config.norm_bias;
-    case LayerTensor::kQNorm:
-    case LayerTensor::kKNorm:
-      return config.qk_norm;
-    default:
-      return true;
-  }
+// REQUIRES: a role that not every MLP has.
+bool HasMlpTensor(TensorRole role, const DenseMlpSpec& mlp) {
+  if (role == TensorRole::kGate) return mlp.gated;
+  return mlp.bias && (mlp.gated || role != TensorRole::kGateBias);
 }
 
-bool HasTensor(ModelTensor tensor, const ModelConfig& config) {
-  switch (tensor) {
-    case ModelTensor::kPositions:
-      return config.position == PositionKind::kLearned;
-    case ModelTensor::kFinalNormBias:
-      return config.norm_bias;
-    default:
-      return true;
-  }
-}
-
-template <typename Tensor, int kCount>
-std::vector<Tensor> TensorsOf(const ModelConfig& config) {
-  std::vector<Tensor> tensors;
-  for (int index = 0; index < kCount; ++index) {
-    const auto tensor = static_cast<Tensor>(index);
+// Of the roles [begin, end), those that the model has.
+std::vector<TensorId> TensorsOfRoles(int begin, int end, int layer, const ModelConfig& config) {
+  std::vector<TensorId> tensors;
+  for (int role = begin; role < end; ++role) {
+    const TensorId tensor{static_cast<TensorRole>(role), layer};
     if (HasTensor(tensor, config)) tensors.push_back(tensor);
   }
   return tensors;
@@ -58,101 +29,127 @@ IndexRange Scaled(IndexRange range, int64_t factor) {
 
 }  // namespace
 
-std::vector<LayerTensor> LayerTensors(const ModelConfig& config) {
-  return TensorsOf<LayerTensor, kNumLayerTensors>(config);
+bool HasTensor(TensorId tensor, const ModelConfig& config) {
+  switch (tensor.role) {
+    case TensorRole::kPositions:
+      return config.position == PositionKind::kLearned;
+    case TensorRole::kFinalNormBias:
+    case TensorRole::kAttentionNormBias:
+    case TensorRole::kMlpNormBias:
+      return config.norm_bias;
+    case TensorRole::kQBias:
+    case TensorRole::kKBias:
+    case TensorRole::kVBias:
+      return config.layers[tensor.layer].attention.qkv_bias;
+    case TensorRole::kOBias:
+      return config.layers[tensor.layer].attention.o_bias;
+    case TensorRole::kQNorm:
+    case TensorRole::kKNorm:
+      return config.layers[tensor.layer].attention.qk_norm;
+    case TensorRole::kGate:
+    case TensorRole::kGateBias:
+    case TensorRole::kUpBias:
+    case TensorRole::kDownBias:
+      return std::visit([&](const auto& mlp) { return HasMlpTensor(tensor.role, mlp); },
+                        config.layers[tensor.layer].mlp);
+    default:
+      return true;
+  }
 }
 
-std::vector<ModelTensor> ModelTensors(const ModelConfig& config) {
-  return TensorsOf<ModelTensor, kNumModelTensors>(config);
+int MlpWidthOf(TensorId tensor, const ModelConfig& config) {
+  return std::visit([](const DenseMlpSpec& mlp) { return mlp.width; },
+                    config.layers[tensor.layer].mlp);
 }
 
-MatrixShape ShapeOf(LayerTensor tensor, const ModelConfig& config) {
+std::vector<TensorId> TensorsOfLayer(int layer, const ModelConfig& config) {
+  return TensorsOfRoles(static_cast<int>(kFirstLayerRole), kNumTensorRoles, layer, config);
+}
+
+std::vector<TensorId> TensorsOutsideLayers(const ModelConfig& config) {
+  return TensorsOfRoles(0, static_cast<int>(kFirstLayerRole), TensorId().layer, config);
+}
+
+std::vector<TensorId> AllTensors(const ModelConfig& config) {
+  std::vector<TensorId> tensors = TensorsOutsideLayers(config);
+  for (int layer = 0; layer < config.num_layers(); ++layer) {
+    const std::vector<TensorId> more = TensorsOfLayer(layer, config);
+    tensors.insert(tensors.end(), more.begin(), more.end());
+  }
+  return tensors;
+}
+
+MatrixShape ShapeOf(TensorId tensor, const ModelConfig& config) {
   const int64_t hidden = config.hidden_size;
-  const int64_t mlp = config.intermediate_size;
-  switch (tensor) {
-    case LayerTensor::kInputNorm:
-    case LayerTensor::kPostAttentionNorm:
-    case LayerTensor::kInputNormBias:
-    case LayerTensor::kPostAttentionNormBias:
-    case LayerTensor::kOBias:
-    case LayerTensor::kDownBias:
+  switch (tensor.role) {
+    case TensorRole::kEmbedding:
+    case TensorRole::kHead:
+      return {config.vocab_size, hidden};
+    case TensorRole::kPositions:
+      return {config.max_positions, hidden};
+    case TensorRole::kFinalNorm:
+    case TensorRole::kFinalNormBias:
+    case TensorRole::kAttentionNorm:
+    case TensorRole::kMlpNorm:
+    case TensorRole::kAttentionNormBias:
+    case TensorRole::kMlpNormBias:
+    case TensorRole::kOBias:
+    case TensorRole::kDownBias:
       return {hidden, 1};
-    case LayerTensor::kQNorm:
-    case LayerTensor::kKNorm:
+    case TensorRole::kQNorm:
+    case TensorRole::kKNorm:
       return {config.head_dim, 1};
-    case LayerTensor::kQ:
+    case TensorRole::kQ:
       return {config.query_width(), hidden};
-    case LayerTensor::kK:
-    case LayerTensor::kV:
+    case TensorRole::kK:
+    case TensorRole::kV:
       return {config.kv_width(), hidden};
-    case LayerTensor::kO:
+    case TensorRole::kO:
       return {hidden, config.query_width()};
-    case LayerTensor::kGate:
-    case LayerTensor::kUp:
-      return {mlp, hidden};
-    case LayerTensor::kDown:
-      return {hidden, mlp};
-    case LayerTensor::kQBias:
+    case TensorRole::kGate:
+    case TensorRole::kUp:
+      return {MlpWidthOf(tensor, config), hidden};
+    case TensorRole::kDown:
+      return {hidden, MlpWidthOf(tensor, config)};
+    case TensorRole::kQBias:
       return {config.query_width(), 1};
-    case LayerTensor::kKBias:
-    case LayerTensor::kVBias:
+    case TensorRole::kKBias:
+    case TensorRole::kVBias:
       return {config.kv_width(), 1};
-    case LayerTensor::kGateBias:
-    case LayerTensor::kUpBias:
-      return {mlp, 1};
+    case TensorRole::kGateBias:
+    case TensorRole::kUpBias:
+      return {MlpWidthOf(tensor, config), 1};
   }
   SLUICE_CHECK(false);
   return {};
 }
 
-MatrixShape ShapeOf(ModelTensor tensor, const ModelConfig& config) {
-  switch (tensor) {
-    case ModelTensor::kFinalNorm:
-    case ModelTensor::kFinalNormBias:
-      return {config.hidden_size, 1};
-    case ModelTensor::kPositions:
-      return {config.max_positions, config.hidden_size};
-    case ModelTensor::kEmbedding:
-    case ModelTensor::kHead:
-      return {config.vocab_size, config.hidden_size};
-  }
-  SLUICE_CHECK(false);
-  return {};
-}
-
-TensorSlice SliceOf(LayerTensor tensor, const ModelConfig& config, const ShardPlan& plan) {
+TensorSlice SliceOf(TensorId tensor, const ModelConfig& config, const ShardPlan& plan) {
   TensorSlice slice = WholeOf(ShapeOf(tensor, config));
-  switch (tensor) {
-    case LayerTensor::kQ:
-    case LayerTensor::kQBias:
+  switch (tensor.role) {
+    case TensorRole::kQ:
+    case TensorRole::kQBias:
       slice.rows = Scaled(plan.heads, config.head_dim);
       break;
-    case LayerTensor::kK:
-    case LayerTensor::kV:
-    case LayerTensor::kKBias:
-    case LayerTensor::kVBias:
+    case TensorRole::kK:
+    case TensorRole::kV:
+    case TensorRole::kKBias:
+    case TensorRole::kVBias:
       slice.rows = Scaled(plan.kv_heads, config.head_dim);
       break;
-    case LayerTensor::kO:
+    case TensorRole::kO:
       slice.columns = Scaled(plan.heads, config.head_dim);
       break;
-    case LayerTensor::kGate:
-    case LayerTensor::kUp:
-    case LayerTensor::kGateBias:
-    case LayerTensor::kUpBias:
-      slice.rows = plan.mlp_columns;
+    case TensorRole::kGate:
+    case TensorRole::kUp:
+    case TensorRole::kGateBias:
+    case TensorRole::kUpBias:
+      slice.rows = plan.MlpOf(MlpWidthOf(tensor, config)).columns;
       break;
-    case LayerTensor::kDown:
-      slice.columns = plan.mlp_columns;
+    case TensorRole::kDown:
+      slice.columns = plan.MlpOf(MlpWidthOf(tensor, config)).columns;
       break;
-    case LayerTensor::kInputNorm:
-    case LayerTensor::kPostAttentionNorm:
-    case LayerTensor::kInputNormBias:
-    case LayerTensor::kPostAttentionNormBias:
-    case LayerTensor::kQNorm:
-    case LayerTensor::kKNorm:
-    case LayerTensor::kOBias:
-    case LayerTensor::kDownBias:
+    default:
       break;
   }
   return slice;

@@ -7,16 +7,18 @@ namespace sluice {
 namespace {
 
 // Inputs of a projection that are added up in one run.
-int64_t RunOf(LayerTensor tensor, const ModelConfig& config) {
+int64_t RunOf(TensorId tensor, const ModelConfig& config) {
+  if (tensor.role == TensorRole::kDown) {
+    return ShardPlan{}.MlpOf(MlpWidthOf(tensor, config)).down_proj.width;
+  }
+  if (tensor.role != TensorRole::kO) return ShapeOf(tensor, config).columns;
   const auto plan = MakeShardPlan(config, {});
   SLUICE_CHECK(plan.ok());  // one rank is always accepted
-  if (tensor == LayerTensor::kO) return plan->o_proj.width;
-  if (tensor == LayerTensor::kDown) return plan->down_proj.width;
-  return ShapeOf(tensor, config).columns;
+  return plan->o_proj.width;
 }
 
 WeightFormat InGroups(WeightFormat wanted, int64_t run) {
-  return IsQuantized(wanted) && run % kWeightGroup != 0 ? WeightFormat::kBF16 : wanted;
+  return run % TraitsOf(wanted).group != 0 ? WeightFormat::kBF16 : wanted;
 }
 
 bool IsPublished(const ModelConfig& config) {
@@ -25,26 +27,18 @@ bool IsPublished(const ModelConfig& config) {
 
 }  // namespace
 
-WeightFormat FormatOf(LayerTensor tensor, const ModelConfig& config, WeightFormat wanted) {
-  if (ShapeOf(tensor, config).columns == 1) return WeightFormat::kF32;  // a norm or a bias
-  return InGroups(wanted, RunOf(tensor, config));
-}
-
-WeightFormat FormatOf(ModelTensor tensor, const ModelConfig& config, WeightFormat wanted) {
-  switch (tensor) {
-    case ModelTensor::kFinalNorm:
-    case ModelTensor::kFinalNormBias:
-      return WeightFormat::kF32;
-    case ModelTensor::kEmbedding:
-    case ModelTensor::kPositions:
+WeightFormat FormatOf(TensorId tensor, const ModelConfig& config, WeightFormat wanted) {
+  switch (tensor.role) {
+    case TensorRole::kEmbedding:
+    case TensorRole::kPositions:
       return IsQuantized(wanted) ? WeightFormat::kBF16 : wanted;
-    case ModelTensor::kHead:
+    case TensorRole::kHead:
       if (wanted == WeightFormat::kFp8 && IsPublished(config)) return WeightFormat::kBF16;
-      return InGroups(wanted == WeightFormat::kInt4 ? WeightFormat::kInt6 : wanted,
-                      config.hidden_size);
+      return InGroups(TraitsOf(wanted).head, config.hidden_size);
+    default:
+      if (ShapeOf(tensor, config).columns == 1) return WeightFormat::kF32;  // a norm or a bias
+      return InGroups(wanted, RunOf(tensor, config));
   }
-  SLUICE_CHECK(false);
-  return {};
 }
 
 }  // namespace sluice

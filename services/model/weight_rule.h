@@ -18,13 +18,12 @@ namespace sluice {
 //                                                            multiplied
 //   norms, biases         F32    F32    F32    F32    F32
 //
-// A matrix that cannot be cut into groups of kWeightGroup inputs is kept as BF16 where a quantised
-// format was wanted. What counts are the runs of K that the reduction tree of shard_plan.h adds up:
+// A matrix that cannot be cut into groups of inputs that share a scale is kept as BF16 where a
+// quantised format was wanted. What counts are the runs of K that the reduction tree of shard_plan.h adds up:
 // a rank holds some of them, and none may begin within a group. They depend on the model alone, not
 // on the number of ranks.
 //
 // The head of a model that others published in FP8 is BF16 where FP8 was wanted: they leave it alone.
-WeightFormat FormatOf(LayerTensor tensor, const ModelConfig& config, WeightFormat wanted);
-WeightFormat FormatOf(ModelTensor tensor, const ModelConfig& config, WeightFormat wanted);
+WeightFormat FormatOf(TensorId tensor, const ModelConfig& config, WeightFormat wanted);
 
 }  // namespace sluice

@@ -102,13 +102,8 @@ bool WeightSource::IsPublished(const TensorPlace& place) const {
 }
 
 absl::Status WeightSource::CheckTensors() const {
-  for (const ModelTensor tensor : ModelTensors(config_)) {
+  for (const TensorId tensor : AllTensors(config_)) {
     if (absl::Status found = CheckPlace(places_.Of(tensor)); !found.ok()) return found;
-  }
-  for (int layer = 0; layer < config_.num_layers; ++layer) {
-    for (const LayerTensor tensor : LayerTensors(config_)) {
-      if (absl::Status found = CheckPlace(places_.Of(tensor, layer)); !found.ok()) return found;
-    }
   }
   return absl::OkStatus();
 }
@@ -125,29 +120,19 @@ absl::Status WeightSource::CheckPlace(const TensorPlace& place) const {
       checkpoint_.FindOfType(place.name, QuotientShape(format, place.stored), QuotientType(format))
           .status();
   if (!found.ok()) return found;
-  return checkpoint_.FindOfType(place.name + kScaleSuffix, ScaleShape(place.stored), kScaleType)
+  return checkpoint_
+      .FindOfType(place.name + kScaleSuffix, ScaleShape(format, place.stored), kScaleType)
       .status();
 }
 
 absl::StatusOr<WeightFormat> WeightSource::Resolve(WeightType type) const {
-  switch (type) {
-    case WeightType::kF32:
-      return WeightFormat::kF32;
-    case WeightType::kBF16:
-      return WeightFormat::kBF16;
-    case WeightType::kInt8:
-      return ResolveQuantized(WeightFormat::kInt8);
-    case WeightType::kInt4:
-      return ResolveQuantized(WeightFormat::kInt4);
-    case WeightType::kFp8:
-    case WeightType::kFp8W8A8:
-      return ResolveQuantized(WeightFormat::kFp8);
-    case WeightType::kAuto:
-      break;
+  if (type.format.has_value()) {
+    const WeightFormat wanted = type.format->weights;
+    return IsQuantized(wanted) ? ResolveQuantized(wanted) : wanted;
   }
   const auto& quantization = config_.quantization;
   if (quantization.has_value()) return quantization->format;
-  const DType stored = StoredType(places_.Of(LayerTensor::kQ, 0));
+  const DType stored = StoredType(places_.Of({TensorRole::kQ, 0}));
   return stored == DType::kBF16 ? WeightFormat::kBF16 : WeightFormat::kF32;
 }
 
@@ -185,14 +170,14 @@ absl::Status WeightSource::ReadQuantized(const TensorPlace& place, const TensorS
                                          absl::Span<std::byte> out) const {
   const WeightFormat format = *place.quantized;
   const TensorSlice quotient_slice = QuotientSlice(format, stored);
-  const TensorSlice scale_slice = ScaleSlice(stored);
+  const TensorSlice scale_slice = ScaleSlice(format, stored);
   std::vector<std::byte> quotients(static_cast<size_t>(quotient_slice.size()));
   std::vector<std::byte> scales(out.size() - quotients.size());
   absl::Status status =
       checkpoint_.Copy(place.name, QuotientShape(format, place.stored), QuotientType(format),
                        quotient_slice, absl::MakeSpan(quotients));
   if (!status.ok()) return status;
-  status = checkpoint_.Copy(place.name + kScaleSuffix, ScaleShape(place.stored), kScaleType,
+  status = checkpoint_.Copy(place.name + kScaleSuffix, ScaleShape(format, place.stored), kScaleType,
                             scale_slice, absl::MakeSpan(scales));
   if (!status.ok()) return status;
   status = JoinGroups(format, quotients, scales, out);
@@ -240,8 +225,14 @@ absl::Status WeightSource::Read(const TensorPlace& place, const TensorSlice& sli
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<float>> WeightSource::ReadPlacedFloats(const TensorPlace& place,
-                                                                  const TensorSlice& slice) const {
+absl::Status WeightSource::Read(TensorId tensor, const TensorSlice& slice, WeightFormat as,
+                                absl::Span<std::byte> out) const {
+  return Read(places_.Of(tensor), slice, as, out);
+}
+
+absl::StatusOr<std::vector<float>> WeightSource::ReadFloats(TensorId tensor,
+                                                            const TensorSlice& slice) const {
+  const TensorPlace place = places_.Of(tensor);
   std::vector<float> floats(static_cast<size_t>(slice.size()));
   const auto bytes =
       absl::MakeSpan(reinterpret_cast<std::byte*>(floats.data()), floats.size() * sizeof(float));
@@ -252,26 +243,6 @@ absl::StatusOr<std::vector<float>> WeightSource::ReadPlacedFloats(const TensorPl
   return floats;
 }
 
-absl::Status WeightSource::Read(LayerTensor tensor, int layer, const TensorSlice& slice,
-                                WeightFormat as, absl::Span<std::byte> out) const {
-  return Read(places_.Of(tensor, layer), slice, as, out);
-}
-
-absl::Status WeightSource::Read(ModelTensor tensor, const TensorSlice& slice, WeightFormat as,
-                                absl::Span<std::byte> out) const {
-  return Read(places_.Of(tensor), slice, as, out);
-}
-
-absl::StatusOr<std::vector<float>> WeightSource::ReadFloats(LayerTensor tensor, int layer,
-                                                            const TensorSlice& slice) const {
-  return ReadPlacedFloats(places_.Of(tensor, layer), slice);
-}
-
-absl::StatusOr<std::vector<float>> WeightSource::ReadFloats(ModelTensor tensor,
-                                                            const TensorSlice& slice) const {
-  return ReadPlacedFloats(places_.Of(tensor), slice);
-}
-
 uint64_t WeightSource::BytesOf(const TensorPlace& place, const TensorSlice& slice) const {
   if (place.quantized.has_value()) return BytesIn(*place.quantized, slice);
   return static_cast<uint64_t>(slice.size()) * SizeOf(StoredType(place));
@@ -280,14 +251,14 @@ uint64_t WeightSource::BytesOf(const TensorPlace& place, const TensorSlice& slic
 uint64_t WeightSource::BytesOf(const ShardPlan& plan) const {
   uint64_t bytes = 0;
   for (auto layer = static_cast<int>(plan.layers.begin); layer < plan.layers.end; ++layer) {
-    for (const LayerTensor tensor : LayerTensors(config_)) {
-      bytes += BytesOf(places_.Of(tensor, layer), SliceOf(tensor, config_, plan));
+    for (const TensorId tensor : TensorsOfLayer(layer, config_)) {
+      bytes += BytesOf(places_.Of(tensor), SliceOf(tensor, config_, plan));
     }
   }
   return bytes;
 }
 
-uint64_t WeightSource::BytesOf(ModelTensor tensor) const {
+uint64_t WeightSource::BytesOf(TensorId tensor) const {
   return BytesOf(places_.Of(tensor), WholeOf(ShapeOf(tensor, config_)));
 }
 

@@ -2,11 +2,11 @@
 // read while they load, a tensor (or a slice of one) at a time into memory they own. Nothing is
 // held here but the mapped files, so a loading process peaks near the size of what it keeps.
 //
-//   for each layer of plan.layers, for each matrix of LayerTensors(config):
+//   for each layer of plan.layers, for each matrix of TensorsOfLayer(layer, config):
 //     slice = SliceOf(matrix, config, plan)
 //     spec.format = FormatOf(matrix, config, source.Resolve(type))
 //     backend.Pack(spec, [&](int64_t begin, int64_t end, absl::Span<std::byte> out) {
-//       return source.Read(matrix, layer, slice.Rows(begin, end), spec.format, out);
+//       return source.Read(matrix, slice.Rows(begin, end), spec.format, out);
 //     });
 #pragma once
 
@@ -52,12 +52,10 @@ class WeightSource {
   // quotients where `as` is its format, else what DecodeRow makes of them. How the file arranges
   // the tensor does not show, but for the time it takes: ReadsWholeTensors(). Safe to call from
   // several threads at a time. Errors as Checkpoint::Find, or INVALID_ARGUMENT for a quotient out
-  // of range. REQUIRES: the model has the tensor, layer in [0, L), the slice lies within
+  // of range. REQUIRES: the model has the tensor, the slice lies within
   // ShapeOf(tensor), its columns begin and end at multiples of kWeightGroup where `as` or the file
   // is quantised, out.size() == slice.rows.size() * RowBytes(as, slice.columns.size()).
-  absl::Status Read(LayerTensor tensor, int layer, const TensorSlice& slice, WeightFormat as,
-                    absl::Span<std::byte> out) const;
-  absl::Status Read(ModelTensor tensor, const TensorSlice& slice, WeightFormat as,
+  absl::Status Read(TensorId tensor, const TensorSlice& slice, WeightFormat as,
                     absl::Span<std::byte> out) const;
   // The same of a slice of what is at a place.
   absl::Status Read(const TensorPlace& place, const TensorSlice& slice, WeightFormat as,
@@ -65,9 +63,7 @@ class WeightSource {
 
   // The same as floats: norms and biases, whatever the matrices are kept in. The weights of norms
   // come with config.norm_weight_offset added.
-  absl::StatusOr<std::vector<float>> ReadFloats(LayerTensor tensor, int layer,
-                                                const TensorSlice& slice) const;
-  absl::StatusOr<std::vector<float>> ReadFloats(ModelTensor tensor, const TensorSlice& slice) const;
+  absl::StatusOr<std::vector<float>> ReadFloats(TensorId tensor, const TensorSlice& slice) const;
 
   // Whether a file's layout makes reading a projection a few rows at a time slow, because it is
   // stored transposed: better read all rows of a slice at once.
@@ -81,7 +77,7 @@ class WeightSource {
 
   // Bytes of the files that reading it all will take, for Progress::Expect.
   uint64_t BytesOf(const ShardPlan& plan) const;
-  uint64_t BytesOf(ModelTensor tensor) const;
+  uint64_t BytesOf(TensorId tensor) const;
   uint64_t BytesOf(const TensorPlace& place, const TensorSlice& slice) const;
 
  private:
@@ -102,8 +98,6 @@ class WeightSource {
                              absl::Span<std::byte> out) const;
   absl::Status ReadPublished(const TensorPlace& place, const TensorSlice& stored, WeightFormat as,
                              absl::Span<std::byte> out) const;
-  absl::StatusOr<std::vector<float>> ReadPlacedFloats(const TensorPlace& place,
-                                                      const TensorSlice& slice) const;
 
   ModelConfig config_;
   TensorPlaces places_;

@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "kernels/device.h"
+#include "kernels/device/make_backend.h"
 #include "kernels/gpu/gpu_facts.h"
 
 namespace sluice {
@@ -22,7 +22,7 @@ void GuardAgainstGpuFaults(const std::string& program, DeviceOptions& device);
 // the check.
 inline constexpr absl::Duration kGpuCheckLimit = absl::Seconds(20);
 
-// CheckGpuProducts (kernels/device.h) by `program`, whose main() begins with RunGpuCheck. INTERNAL
+// CheckGpuProducts (kernels/device/make_backend.h) by `program`, whose main() begins with RunGpuCheck. INTERNAL
 // where it fails, ends otherwise or, after `limit`, has not ended: it is killed then. What went wrong
 // is on stderr. By this process where no other can be started.
 absl::Status CheckGpuApart(const std::string& program, int index, GpuProducts products,

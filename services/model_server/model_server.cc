@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "services/common/log.h"
 #include "services/model/digest/model_digest.h"
+#include "services/model_server/backend_decorator.h"
 
 namespace sluice {
 
@@ -44,7 +45,7 @@ absl::Status ModelServer::OpenWeights(const Part& part) {
         Log(LogLevel::kWarning, Name(role_), "slower-instructions", {{"reason", reason}});
       });
   if (!backend.ok()) return backend.status();
-  backend_ = *std::move(backend);
+  backend_ = Decorate(*std::move(backend));
   progress_ = WatchProgress(Name(role_), options_.hang_timeout);
   return absl::OkStatus();
 }

@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "kernels/device.h"
+#include "kernels/device/make_backend.h"
 #include "services/common/progress_watch.h"
 #include "services/common/running_service.h"
 #include "services/metrics/device_metrics.h"

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/device.h"
+#include "kernels/device/make_backend.h"
 #include "kernels/gpu/gpu_check.h"
 #include "services/common/status.h"
 #include "services/model/storage_type.h"

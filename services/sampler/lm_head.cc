@@ -20,11 +20,11 @@ absl::StatusOr<LmHead> LmHead::Load(const ModelConfig& config, const WeightSourc
 }
 
 absl::Status LmHead::LoadNorm(const ModelConfig& config, const WeightSource& source) {
-  auto weight = LoadVector(config, source, ModelTensor::kFinalNorm);
+  auto weight = LoadVector(config, source, {TensorRole::kFinalNorm});
   if (!weight.ok()) return weight.status();
   norm_ = *std::move(weight);
   if (!config.norm_bias) return absl::OkStatus();
-  auto bias = LoadVector(config, source, ModelTensor::kFinalNormBias);
+  auto bias = LoadVector(config, source, {TensorRole::kFinalNormBias});
   if (!bias.ok()) return bias.status();
   norm_bias_ = *std::move(bias);
   return absl::OkStatus();
@@ -32,7 +32,7 @@ absl::Status LmHead::LoadNorm(const ModelConfig& config, const WeightSource& sou
 
 absl::StatusOr<std::unique_ptr<Buffer>> LmHead::LoadVector(const ModelConfig& config,
                                                            const WeightSource& source,
-                                                           ModelTensor tensor) {
+                                                           TensorId tensor) {
   const auto values = source.ReadFloats(tensor, WholeOf(ShapeOf(tensor, config)));
   if (!values.ok()) return values.status();
   auto memory = backend_->Allocate(values->size() * sizeof(float));
@@ -45,13 +45,14 @@ absl::StatusOr<std::unique_ptr<Buffer>> LmHead::LoadVector(const ModelConfig& co
 
 absl::Status LmHead::LoadHead(const ModelConfig& config, const WeightSource& source,
                               WeightFormat wanted) {
-  const WeightFormat format = FormatOf(ModelTensor::kHead, config, wanted);
-  const MatrixShape shape = ShapeOf(ModelTensor::kHead, config);
-  auto packed = backend_->Pack(
-      {.num_outputs = shape.rows, .num_inputs = shape.columns, .format = format},
-      [&](int64_t begin, int64_t end, absl::Span<std::byte> out) {
-        return source.Read(ModelTensor::kHead, WholeOf(shape).Rows(begin, end), format, out);
-      });
+  const TensorId tensor{TensorRole::kHead};
+  const WeightFormat format = FormatOf(tensor, config, wanted);
+  const MatrixShape shape = ShapeOf(tensor, config);
+  auto packed =
+      backend_->Pack({.num_outputs = shape.rows, .num_inputs = shape.columns, .format = format},
+                     [&](int64_t begin, int64_t end, absl::Span<std::byte> out) {
+                       return source.Read(tensor, WholeOf(shape).Rows(begin, end), format, out);
+                     });
   if (!packed.ok()) return packed.status();
   head_ = *std::move(packed);
   format_ = format;

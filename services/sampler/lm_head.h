@@ -47,8 +47,7 @@ class LmHead {
 
   absl::Status LoadNorm(const ModelConfig& config, const WeightSource& source);
   absl::StatusOr<std::unique_ptr<Buffer>> LoadVector(const ModelConfig& config,
-                                                     const WeightSource& source,
-                                                     ModelTensor tensor);
+                                                     const WeightSource& source, TensorId tensor);
   void Norm(MatrixView x, MatrixView out);
   absl::Status LoadHead(const ModelConfig& config, const WeightSource& source, WeightFormat wanted);
 

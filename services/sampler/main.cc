@@ -6,8 +6,8 @@
 #include "services/sampler/sampler_server.h"
 
 ABSL_FLAG(std::string, weights, "auto",
-          "type of the head in memory: auto (as stored), f32, bf16, int8, int4 (as int6), fp8 or "
-          "fp8-w8a8 (as fp8)");
+          "type of the head in memory: auto (as stored), f32, bf16, int8, int4 (as int6), fp8, "
+          "int8-g64 or fp8-w8a8 (as fp8)");
 ABSL_FLAG(
     std::string, device, "cpu",
     "what computes: cpu, or cuda[:i], GPU i of the machine (the first), in a build with CUDA");

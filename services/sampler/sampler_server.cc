@@ -27,8 +27,9 @@ absl::StatusOr<std::unique_ptr<ModelServer>> StartSamplerServer(const ModelServe
       {.name = "the head",
        .read =
            [&config](const WeightSource& weights) {
-             return weights.BytesOf(ModelTensor::kFinalNorm) + weights.BytesOf(ModelTensor::kHead) +
-                    (config.norm_bias ? weights.BytesOf(ModelTensor::kFinalNormBias) : 0);
+             return weights.BytesOf({TensorRole::kFinalNorm}) +
+                    weights.BytesOf({TensorRole::kHead}) +
+                    (config.norm_bias ? weights.BytesOf({TensorRole::kFinalNormBias}) : 0);
            },
        .kept =
            [&config](WeightFormat format) {

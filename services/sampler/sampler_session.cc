@@ -239,7 +239,7 @@ absl::StatusOr<SamplerSequence*> SamplerSession::FindSequence(const v1::SamplerR
                                                    "; accepted: 0 to ", sampler_.vocab_size() - 1));
   }
   auto sequence = sequences_.Find(row.sequence_id(), row.position() - 1);
-  if (sequence.ok()) (*sequence)->past().Append(previous);
+  if (sequence.ok()) (*sequence)->Append(previous);
   return sequence;
 }
 
@@ -316,7 +316,7 @@ std::optional<int> SamplerSession::Settle(const v1::SamplerExecute& plan, const 
     sequence.set_without_token(position);
     return std::nullopt;
   }
-  sequence.past().Append(sampled[last].token.id);
+  sequence.Append(sampled[last].token.id);
   return last;
 }
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
-#include "services/sampler/repetition.h"
+#include "absl/container/flat_hash_set.h"
 
 namespace sluice {
 namespace {
@@ -51,11 +51,9 @@ void AddPenalties(const SamplingOptions& options, const SequencePast& past, Edit
   }
 }
 
-void AddDry(const SamplingOptions& options, absl::Span<const int32_t> tokens,
-            const absl::flat_hash_set<int32_t>& breakers, EditList& edits) {
-  const size_t range = options.dry_range;
-  if (range > 0 && range < tokens.size()) tokens = tokens.subspan(tokens.size() - range);
-  for (const auto& [id, length] : RepeatedRuns(tokens, breakers)) {
+void AddDry(const SamplingOptions& options,
+            const absl::flat_hash_map<int32_t, int32_t>& repeated_runs, EditList& edits) {
+  for (const auto& [id, length] : repeated_runs) {
     if (length < options.dry_allowed_length) continue;
     const double penalty = options.dry_multiplier *
                            std::pow(double{options.dry_base}, length - options.dry_allowed_length);
@@ -94,10 +92,28 @@ SamplerSequence::SamplerSequence(SamplingOptions options, std::vector<int32_t> s
                                  std::optional<ConstrainedText> text)
     : options_(std::move(options)),
       stop_tokens_(std::move(stop_tokens)),
-      dry_breakers_(options_.dry_breaker_token_ids.begin(), options_.dry_breaker_token_ids.end()),
       allowed_(MaskOf(options_, vocabulary_size)),
       past_(num_prompt),
-      text_(std::move(text)) {}
+      text_(std::move(text)) {
+  if (options_.no_repeat_ngram_size > 0) ngram_ends_.emplace(options_.no_repeat_ngram_size);
+  if (options_.dry_multiplier > 0) {
+    const std::vector<int32_t>& breakers = options_.dry_breaker_token_ids;
+    repeated_runs_.emplace(absl::flat_hash_set<int32_t>(breakers.begin(), breakers.end()));
+  }
+}
+
+void SamplerSequence::Append(int32_t token) {
+  past_.Append(token);
+  if (ngram_ends_.has_value()) ngram_ends_->OnAppend(past_.tokens());
+  if (repeated_runs_.has_value()) repeated_runs_->OnAppend(past_.tokens());
+}
+
+void SamplerSequence::Truncate(int32_t size) {
+  if (size == past_.size()) return;
+  if (ngram_ends_.has_value()) ngram_ends_->OnTruncate(past_.tokens(), size);
+  if (repeated_runs_.has_value()) repeated_runs_->OnTruncate(past_.tokens(), size);
+  past_.Truncate(size);
+}
 
 void SamplerSequence::AskForMasks(std::vector<int32_t> drafts, int32_t max_following) {
   const absl::Span<const int32_t> tokens = past_.generated();
@@ -106,7 +122,7 @@ void SamplerSequence::AskForMasks(std::vector<int32_t> drafts, int32_t max_follo
               .max_following = max_following});
 }
 
-std::vector<LogitEdit> SamplerSequence::Edits() const {
+std::vector<LogitEdit> SamplerSequence::Edits() {
   EditList edits;
   for (const TokenBias& bias : options_.logit_bias) edits.Of(bias.id).bias = bias.bias;
   ForbidBadWords(options_, past_.tokens(), edits);
@@ -114,12 +130,12 @@ std::vector<LogitEdit> SamplerSequence::Edits() const {
     for (const int32_t id : stop_tokens_) edits.Forbid(id);
   }
   AddPenalties(options_, past_, edits);
-  if (options_.no_repeat_ngram_size > 0) {
-    for (const int32_t id : RepeatedNgramEnds(past_.tokens(), options_.no_repeat_ngram_size)) {
-      edits.Forbid(id);
-    }
+  if (ngram_ends_.has_value()) {
+    for (const int32_t id : ngram_ends_->Find()) edits.Forbid(id);
   }
-  if (options_.dry_multiplier > 0) AddDry(options_, past_.tokens(), dry_breakers_, edits);
+  if (repeated_runs_.has_value()) {
+    AddDry(options_, repeated_runs_->Find(past_.tokens(), options_.dry_range), edits);
+  }
   return edits.Sorted();
 }
 

@@ -7,11 +7,11 @@
 #include <optional>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/types/span.h"
 #include "kernels/sampling.h"
 #include "kernels/sampling_options/sampling_options.h"
 #include "services/sampler/constraints/constrained_text.h"
+#include "services/sampler/repetition.h"
 #include "services/sampler/sequence_past.h"
 
 namespace sluice {
@@ -26,10 +26,11 @@ class SamplerSequence {
                   int64_t vocabulary_size, std::optional<ConstrainedText> text = std::nullopt);
 
   const SamplingOptions& options() const { return options_; }
-  SequencePast& past() { return past_; }
+  const SequencePast& past() const { return past_; }
 
+  void Append(int32_t token);
   // Takes back the tokens from position `size` on. REQUIRES: 0 <= size <= past().size().
-  void Truncate(int32_t size) { past_.Truncate(size); }
+  void Truncate(int32_t size);
 
   // The options' own mask of tokens that may come, as SampleRow::allowed; empty: all may.
   absl::Span<const uint32_t> allowed() const { return allowed_; }
@@ -45,16 +46,17 @@ class SamplerSequence {
   std::optional<int32_t> without_token() const { return without_token_; }
   void set_without_token(std::optional<int32_t> position) { without_token_ = position; }
   // What to change of the logits of the token after past(); by ascending id.
-  std::vector<LogitEdit> Edits() const;
+  std::vector<LogitEdit> Edits();
 
  private:
   // Constant after construction.
   SamplingOptions options_;
   std::vector<int32_t> stop_tokens_;
-  absl::flat_hash_set<int32_t> dry_breakers_;
   std::vector<uint32_t> allowed_;
 
   SequencePast past_;
+  std::optional<NgramEnds> ngram_ends_;        // where no_repeat_ngram_size is set
+  std::optional<RepeatedRuns> repeated_runs_;  // where DRY is on
   std::optional<ConstrainedText> text_;
   std::optional<int32_t> without_token_;
 };

@@ -44,7 +44,7 @@ absl::StatusOr<SamplerSequence> SequenceTable::Make(const v1::SamplerSequence& t
   SamplerSequence sequence(std::move(options),
                            {told.stop_token_ids().begin(), told.stop_token_ids().end()},
                            told.num_prompt_tokens(), vocabulary_size_, std::move(text));
-  for (const int32_t token : told.token_ids()) sequence.past().Append(token);
+  for (const int32_t token : told.token_ids()) sequence.Append(token);
   return sequence;
 }
 
@@ -57,7 +57,7 @@ absl::StatusOr<SamplerSequence*> SequenceTable::Assume(uint64_t id, int32_t posi
     return absl::InternalError(absl::StrCat("a draft before position ", position, " of sequence ",
                                             id, " does not follow what is known of it here"));
   }
-  found->second->past().Append(draft);
+  found->second->Append(draft);
   return &*found->second;
 }
 

@@ -14,7 +14,7 @@ namespace {
 class LayerLoader {
  public:
   LayerLoader(const ModelConfig& config, const ShardPlan& plan, const WeightSource& source,
-              int layer, const WantedWeights& wanted, Backend& backend)
+              int layer, const MatrixFormat& wanted, Backend& backend)
       : config_(config),
         plan_(plan),
         source_(source),
@@ -23,49 +23,50 @@ class LayerLoader {
         backend_(backend) {}
 
   // The parts below one another as one matrix; those that the model lacks are left out.
-  std::unique_ptr<PackedMatrix> Matrix(std::initializer_list<LayerTensor> parts,
+  std::unique_ptr<PackedMatrix> Matrix(std::initializer_list<TensorRole> parts,
                                        int64_t num_slices = 1);
   // The parts one after another as one vector; those that the model lacks are left out.
-  FloatVector Vector(std::initializer_list<LayerTensor> parts);
+  FloatVector Vector(std::initializer_list<TensorRole> parts);
 
   const absl::Status& status() const { return status_; }
 
  private:
-  std::vector<LayerTensor> Present(std::initializer_list<LayerTensor> parts) const;
-  TensorSlice SliceOf(LayerTensor part) const { return sluice::SliceOf(part, config_, plan_); }
-  RowReader ReaderOf(const std::vector<LayerTensor>& parts, const PackSpec& spec);
-  absl::Status ReadRows(absl::Span<const LayerTensor> parts, IndexRange rows, WeightFormat format,
+  std::vector<TensorId> Present(std::initializer_list<TensorRole> roles) const;
+  TensorSlice SliceOf(TensorId part) const { return sluice::SliceOf(part, config_, plan_); }
+  RowReader ReaderOf(const std::vector<TensorId>& parts, const PackSpec& spec);
+  absl::Status ReadRows(absl::Span<const TensorId> parts, IndexRange rows, WeightFormat format,
                         absl::Span<std::byte> out) const;
 
   const ModelConfig& config_;
   const ShardPlan& plan_;
   const WeightSource& source_;
   const int layer_;
-  const WantedWeights wanted_;
+  const MatrixFormat wanted_;
   Backend& backend_;
   absl::Status status_;
 };
 
-std::vector<LayerTensor> LayerLoader::Present(std::initializer_list<LayerTensor> parts) const {
-  const std::vector<LayerTensor> all = LayerTensors(config_);
-  std::vector<LayerTensor> present;
-  for (const LayerTensor part : parts) {
-    if (std::find(all.begin(), all.end(), part) != all.end()) present.push_back(part);
+std::vector<TensorId> LayerLoader::Present(std::initializer_list<TensorRole> roles) const {
+  std::vector<TensorId> present;
+  for (const TensorRole role : roles) {
+    const TensorId tensor{role, layer_};
+    if (HasTensor(tensor, config_)) present.push_back(tensor);
   }
   return present;
 }
 
-std::unique_ptr<PackedMatrix> LayerLoader::Matrix(std::initializer_list<LayerTensor> wanted,
+std::unique_ptr<PackedMatrix> LayerLoader::Matrix(std::initializer_list<TensorRole> wanted,
                                                   int64_t num_slices) {
   if (!status_.ok()) return nullptr;
-  const std::vector<LayerTensor> parts = Present(wanted);
+  const std::vector<TensorId> parts = Present(wanted);
   PackSpec spec{.num_inputs = SliceOf(parts.front()).columns.size(),
                 // Parts that are fused read the same inputs, so one format is that of all.
-                .format = FormatOf(parts.front(), config_, wanted_.format),
+                .format = FormatOf(parts.front(), config_, wanted_.weights),
                 .num_slices = static_cast<int>(num_slices)};
-  spec.fp8_activations = wanted_.fp8_activations && spec.format == WeightFormat::kFp8;
-  for (const LayerTensor part : parts) spec.num_outputs += SliceOf(part).rows.size();
-  spec.gated = parts.front() == LayerTensor::kGate;
+  const MatrixFormat product(spec.format.weights, wanted_.activations);
+  if (product.IsSupported()) spec.format = product;
+  for (const TensorId part : parts) spec.num_outputs += SliceOf(part).rows.size();
+  spec.gated = parts.front().role == TensorRole::kGate;
   const RowReader reader = ReaderOf(parts, spec);
   if (!status_.ok()) return nullptr;
   auto packed = backend_.Pack(spec, reader);
@@ -75,16 +76,16 @@ std::unique_ptr<PackedMatrix> LayerLoader::Matrix(std::initializer_list<LayerTen
 
 // From the file a few rows at a time or, where that is slow, from a copy of the whole matrix, which
 // lives as long as the reader.
-RowReader LayerLoader::ReaderOf(const std::vector<LayerTensor>& parts, const PackSpec& spec) {
+RowReader LayerLoader::ReaderOf(const std::vector<TensorId>& parts, const PackSpec& spec) {
   if (!source_.ReadsWholeTensors()) {
-    return
-        [this, parts, format = spec.format](int64_t begin, int64_t end, absl::Span<std::byte> out) {
-          return ReadRows(parts, {begin, end}, format, out);
-        };
+    return [this, parts, format = spec.format.weights](int64_t begin, int64_t end,
+                                                       absl::Span<std::byte> out) {
+      return ReadRows(parts, {begin, end}, format, out);
+    };
   }
-  const size_t row_bytes = RowBytes(spec.format, spec.num_inputs);
+  const size_t row_bytes = RowBytes(spec.format.weights, spec.num_inputs);
   auto copy = std::make_shared<std::vector<std::byte>>(spec.num_outputs * row_bytes);
-  status_ = ReadRows(parts, {0, spec.num_outputs}, spec.format, absl::MakeSpan(*copy));
+  status_ = ReadRows(parts, {0, spec.num_outputs}, spec.format.weights, absl::MakeSpan(*copy));
   return [copy, row_bytes](int64_t begin, int64_t end, absl::Span<std::byte> out) {
     std::copy_n(copy->begin() + begin * row_bytes, (end - begin) * row_bytes, out.begin());
     return absl::OkStatus();
@@ -92,10 +93,10 @@ RowReader LayerLoader::ReaderOf(const std::vector<LayerTensor>& parts, const Pac
 }
 
 // Rows [rows.begin, rows.end) of the fused matrix: the overlap with each part in turn.
-absl::Status LayerLoader::ReadRows(absl::Span<const LayerTensor> parts, IndexRange rows,
+absl::Status LayerLoader::ReadRows(absl::Span<const TensorId> parts, IndexRange rows,
                                    WeightFormat format, absl::Span<std::byte> out) const {
   int64_t first = 0;  // fused row where the part begins
-  for (const LayerTensor part : parts) {
+  for (const TensorId part : parts) {
     const TensorSlice slice = SliceOf(part);
     const int64_t begin = std::max(rows.begin, first) - first;
     const int64_t end = std::min(rows.end - first, slice.rows.size());
@@ -103,19 +104,19 @@ absl::Status LayerLoader::ReadRows(absl::Span<const LayerTensor> parts, IndexRan
     if (begin >= end) continue;
     const TensorSlice wanted = slice.Rows(begin, end);
     const size_t bytes = wanted.rows.size() * RowBytes(format, wanted.columns.size());
-    absl::Status read = source_.Read(part, layer_, wanted, format, out.first(bytes));
+    absl::Status read = source_.Read(part, wanted, format, out.first(bytes));
     if (!read.ok()) return read;
     out.remove_prefix(bytes);
   }
   return absl::OkStatus();
 }
 
-FloatVector LayerLoader::Vector(std::initializer_list<LayerTensor> wanted) {
-  const std::vector<LayerTensor> parts = Present(wanted);
+FloatVector LayerLoader::Vector(std::initializer_list<TensorRole> wanted) {
+  const std::vector<TensorId> parts = Present(wanted);
   if (!status_.ok() || parts.empty()) return {};
   std::vector<float> values;
-  for (const LayerTensor part : parts) {
-    const auto read = source_.ReadFloats(part, layer_, SliceOf(part));
+  for (const TensorId part : parts) {
+    const auto read = source_.ReadFloats(part, SliceOf(part));
     status_ = read.status();
     if (!status_.ok()) return {};
     values.insert(values.end(), read->begin(), read->end());
@@ -129,14 +130,51 @@ FloatVector LayerLoader::Vector(std::initializer_list<LayerTensor> wanted) {
   return {*std::move(memory)};
 }
 
+AttentionWeights LoadAttention(const AttentionSpec& spec, const ShardPlan& plan,
+                               LayerLoader& loader) {
+  using enum TensorRole;
+  AttentionWeights weights{.spec = spec};
+  weights.qkv = loader.Matrix({kQ, kK, kV});
+  weights.qkv_bias = loader.Vector({kQBias, kKBias, kVBias});
+  weights.q_norm = loader.Vector({kQNorm});
+  weights.k_norm = loader.Vector({kKNorm});
+  weights.o = loader.Matrix({kO}, plan.o_proj.slices.size());
+  weights.o_bias = loader.Vector({kOBias});
+  return weights;
+}
+
+DenseMlpWeights LoadMlp(const DenseMlpSpec& spec, const ShardPlan& plan, LayerLoader& loader) {
+  using enum TensorRole;
+  DenseMlpWeights weights{.spec = spec};
+  weights.gate_up = loader.Matrix({kGate, kUp});
+  weights.gate_up_bias = loader.Vector({kGateBias, kUpBias});
+  weights.down = loader.Matrix({kDown}, plan.MlpOf(spec.width).down_proj.slices.size());
+  weights.down_bias = loader.Vector({kDownBias});
+  return weights;
+}
+
+void AppendMatrices(const DenseMlpWeights& mlp, std::vector<const PackedMatrix*>& matrices) {
+  matrices.insert(matrices.end(), {mlp.gate_up.get(), mlp.down.get()});
+}
+
+size_t VectorBytes(const DenseMlpWeights& mlp) {
+  return mlp.gate_up_bias.size_bytes() + mlp.down_bias.size_bytes();
+}
+
 }  // namespace
 
+std::vector<const PackedMatrix*> LayerWeights::matrices() const {
+  std::vector<const PackedMatrix*> matrices = {attention.qkv.get(), attention.o.get()};
+  std::visit([&](const auto& kind) { AppendMatrices(kind, matrices); }, mlp);
+  return matrices;
+}
+
 size_t LayerWeights::size_bytes() const {
-  size_t bytes = 0;
-  for (const auto* matrix : {&qkv, &o, &gate_up, &down}) bytes += (*matrix)->size_bytes();
+  size_t bytes = std::visit([](const auto& kind) { return VectorBytes(kind); }, mlp);
+  for (const PackedMatrix* matrix : matrices()) bytes += matrix->size_bytes();
   for (const FloatVector* vector :
-       {&input_norm.weight, &input_norm.bias, &qkv_bias, &q_norm, &k_norm, &o_bias,
-        &post_attention_norm.weight, &post_attention_norm.bias, &gate_up_bias, &down_bias}) {
+       {&attention_norm.weight, &attention_norm.bias, &attention.qkv_bias, &attention.q_norm,
+        &attention.k_norm, &attention.o_bias, &mlp_norm.weight, &mlp_norm.bias}) {
     bytes += vector->size_bytes();
   }
   return bytes;
@@ -144,23 +182,16 @@ size_t LayerWeights::size_bytes() const {
 
 absl::StatusOr<LayerWeights> LoadLayerWeights(const ModelConfig& config, const ShardPlan& plan,
                                               const WeightSource& source, int layer,
-                                              const WantedWeights& wanted, Backend& backend) {
-  using enum LayerTensor;
+                                              const MatrixFormat& wanted, Backend& backend) {
+  using enum TensorRole;
+  const LayerSpec& spec = config.layers[layer];
   LayerLoader loader(config, plan, source, layer, wanted, backend);
-  LayerWeights weights;
-  weights.input_norm = {loader.Vector({kInputNorm}), loader.Vector({kInputNormBias})};
-  weights.qkv = loader.Matrix({kQ, kK, kV});
-  weights.qkv_bias = loader.Vector({kQBias, kKBias, kVBias});
-  weights.q_norm = loader.Vector({kQNorm});
-  weights.k_norm = loader.Vector({kKNorm});
-  weights.o = loader.Matrix({kO}, plan.o_proj.slices.size());
-  weights.o_bias = loader.Vector({kOBias});
-  weights.post_attention_norm = {loader.Vector({kPostAttentionNorm}),
-                                 loader.Vector({kPostAttentionNormBias})};
-  weights.gate_up = loader.Matrix({kGate, kUp});
-  weights.gate_up_bias = loader.Vector({kGateBias, kUpBias});
-  weights.down = loader.Matrix({kDown}, plan.down_proj.slices.size());
-  weights.down_bias = loader.Vector({kDownBias});
+  LayerWeights weights{.parallel_residual = spec.parallel_residual};
+  weights.attention_norm = {loader.Vector({kAttentionNorm}), loader.Vector({kAttentionNormBias})};
+  weights.attention = LoadAttention(spec.attention, plan, loader);
+  weights.mlp_norm = {loader.Vector({kMlpNorm}), loader.Vector({kMlpNormBias})};
+  weights.mlp = std::visit(
+      [&](const auto& mlp) -> MlpWeights { return LoadMlp(mlp, plan, loader); }, spec.mlp);
   if (!loader.status().ok()) return loader.status();
   return weights;
 }

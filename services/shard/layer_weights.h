@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <memory>
+#include <variant>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
@@ -29,35 +31,45 @@ struct NormWeights {
   FloatVector bias;
 };
 
-// Dimensions of the rank: Nq and Nkv are its heads, F its MLP columns. Matrices that read the same
-// rows are fused, so that one product computes them.
-struct LayerWeights {
-  NormWeights input_norm;                 // [H]
-  std::unique_ptr<PackedMatrix> qkv;      // [(Nq + 2 Nkv) * D, H]: q, then k, then v
-  FloatVector qkv_bias;                   // as qkv's outputs
-  FloatVector q_norm, k_norm;             // [D] each, of models with QK-norm
-  std::unique_ptr<PackedMatrix> o;        // [H, Nq * D]: a partial sum, cut into the plan's slices
-  FloatVector o_bias;                     // [H], added once, after the ranks' sum
-  NormWeights post_attention_norm;        // [H]
+// Dimensions of the rank: Nq and Nkv are its heads, F its columns of the layer's MLP. Matrices that
+// read the same rows are fused, so that one product computes them.
+struct AttentionWeights {
+  AttentionSpec spec;
+  std::unique_ptr<PackedMatrix> qkv;  // [(Nq + 2 Nkv) * D, H]: q, then k, then v
+  FloatVector qkv_bias;               // as qkv's outputs
+  FloatVector q_norm, k_norm;         // [D] each, of layers with QK-norm
+  std::unique_ptr<PackedMatrix> o;    // [H, Nq * D]: a partial sum, cut into the plan's slices
+  FloatVector o_bias;                 // [H], added once, after the ranks' sum
+};
+
+struct DenseMlpWeights {
+  DenseMlpSpec spec;
   std::unique_ptr<PackedMatrix> gate_up;  // [2F, H], gated: gate, then up; without a gate [F, H]
   FloatVector gate_up_bias;               // as gate_up's outputs
   std::unique_ptr<PackedMatrix> down;     // [H, F]: a partial sum, cut into the plan's slices
   FloatVector down_bias;                  // [H], added once, after the ranks' sum
+};
 
+// An alternative for each of MlpSpec.
+using MlpWeights = std::variant<DenseMlpWeights>;
+
+struct LayerWeights {
+  NormWeights attention_norm;  // [H], before attention
+  AttentionWeights attention;
+  NormWeights mlp_norm;  // [H], before the MLP
+  MlpWeights mlp;
+  bool parallel_residual = false;  // LayerSpec's
+
+  std::vector<const PackedMatrix*> matrices() const;
   size_t size_bytes() const;
 };
 
-// What matrices are kept in and multiplied with, where it suits them.
-struct WantedWeights {
-  WeightFormat format = WeightFormat::kF32;
-  bool fp8_activations = false;  // PackSpec's, of matrices in FP8
-};
-
 // Reads the plan's slices of `layer` through `source`, a few rows at a time, so that no second copy
-// of a matrix is ever held. Each is kept in the format that FormatOf gives it where that of
-// `wanted` was asked for. Errors as WeightSource::Read, or RESOURCE_EXHAUSTED.
+// of a matrix is ever held. Each is kept in the format that FormatOf gives it where the
+// weights of `wanted` were asked for, and multiplied with the activations of `wanted` where there are
+// such products. Errors as WeightSource::Read, or RESOURCE_EXHAUSTED.
 absl::StatusOr<LayerWeights> LoadLayerWeights(const ModelConfig& config, const ShardPlan& plan,
                                               const WeightSource& source, int layer,
-                                              const WantedWeights& wanted, Backend& backend);
+                                              const MatrixFormat& wanted, Backend& backend);
 
 }  // namespace sluice

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "services/common/process.h"
 #include "services/common/status.h"
+#include "services/model/storage_type.h"
 #include "services/model_server/gpu_faults.h"
 #include "services/model_server/model_server_flags.h"
 #include "services/shard/shard_server.h"
@@ -16,11 +17,11 @@ ABSL_FLAG(
     std::string, rank_of, "",
     "a name that ends with the rank, as those of a StatefulSet's pods do (stage-0-1); instead "
     "of --rank");
-ABSL_FLAG(
-    std::string, weights, "auto",
-    "type of the weights in memory: auto (as stored), f32, bf16, int8, int4, fp8, or fp8-w8a8 "
-    "(inputs of products are rounded to FP8, too)");
-ABSL_FLAG(std::string, kv_dtype, "f32", "type of keys and values: f32, bf16 or fp8");
+ABSL_FLAG(std::string, weights, "auto",
+          "type of the weights in memory: auto (as stored), f32, bf16, int8, int4, fp8, int8-g64, "
+          "or fp8-w8a8 (inputs of products are rounded to FP8, too)");
+ABSL_FLAG(std::string, kv_dtype, "",
+          "type of keys and values: f32, bf16 or fp8; empty: bf16 on a GPU, else f32");
 ABSL_FLAG(
     std::string, device, "cpu",
     "what computes: cpu, or cuda[:i], GPU i of the machine (the first), in a build with CUDA");
@@ -63,6 +64,12 @@ absl::StatusOr<int> RankFromFlags() {
       absl::StrCat("--rank_of is \"", name, "\"; accepted: a name that ends with -RANK"));
 }
 
+absl::StatusOr<sluice::DType> KvDTypeFromFlags(bool on_gpu) {
+  const std::string text = absl::GetFlag(FLAGS_kv_dtype);
+  if (text.empty()) return sluice::DefaultKvDType(on_gpu);
+  return sluice::ParseKvDType(text);
+}
+
 absl::StatusOr<sluice::ShardServerOptions> OptionsFromFlags(const sluice::ProcessOptions& process) {
   const auto server = sluice::ModelServerOptionsOf(
       process, {.weights = absl::GetFlag(FLAGS_weights),
@@ -71,10 +78,11 @@ absl::StatusOr<sluice::ShardServerOptions> OptionsFromFlags(const sluice::Proces
                 .instructions = absl::GetFlag(FLAGS_instructions),
                 .gpu_instructions = absl::GetFlag(FLAGS_gpu_instructions)});
   if (!server.ok()) return server.status();
-  const auto kv_dtype = sluice::ParseKvDType(absl::GetFlag(FLAGS_kv_dtype));
+  const bool on_gpu = server->device.device.kind != sluice::DeviceKind::kCpu;
+  const auto kv_dtype = KvDTypeFromFlags(on_gpu);
   if (!kv_dtype.ok()) return sluice::Annotate(kv_dtype.status(), "--kv_dtype");
   const int kv_cache_mib = absl::GetFlag(FLAGS_kv_cache_mib);
-  const int least = server->device.device.kind == sluice::DeviceKind::kCpu ? 1 : 0;
+  const int least = on_gpu ? 0 : 1;
   if (kv_cache_mib < least) {
     return absl::InvalidArgumentError(
         absl::StrCat("--kv_cache_mib is ", kv_cache_mib, "; accepted: ", least, " or more"));

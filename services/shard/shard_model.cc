@@ -4,6 +4,7 @@
 #include <numeric>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -11,11 +12,6 @@
 
 namespace sluice {
 namespace {
-
-// Positions whose angles are kept; those behind are computed when a step has them.
-constexpr int64_t kMostRotations = 32768;
-// Positions whose angles are computed before they are copied to the backend.
-constexpr int64_t kRotationsAtATime = 1024;
 
 absl::Status CheckOptions(const ShardModelOptions& options) {
   const auto at_least_one = [](const char* name, int value) {
@@ -49,20 +45,27 @@ uint64_t BytesPerBlock(const KvPoolSpec& spec) {
          KvVectorBytes(spec.dtype, spec.head_dim);
 }
 
+// The rank's columns of the stage's widest MLP.
+int64_t WidestMlp(const ModelConfig& config, const ShardPlan& plan) {
+  int64_t widest = 0;
+  for (int64_t layer = plan.layers.begin; layer < plan.layers.end; ++layer) {
+    const auto width = [&](const DenseMlpSpec& mlp) {
+      return plan.MlpOf(mlp.width).columns.size();
+    };
+    widest = std::max(widest, std::visit(width, config.layers[layer].mlp));
+  }
+  return widest;
+}
+
 StepShape ShapeOfStep(const ModelConfig& config, const ShardPlan& plan, int64_t max_rows,
                       const Backend& backend) {
   return {.max_rows = backend.BucketRows(max_rows),
           .hidden = config.hidden_size,
           .query_width = plan.heads.size() * config.head_dim,
           .kv_width = plan.kv_heads.size() * config.head_dim,
-          .mlp_width = plan.mlp_columns.size(),
-          .rope_pairs = config.rotary() ? config.rope.dim / 2 : 0,
+          .mlp_width = WidestMlp(config, plan),
           .num_ranks = plan.placement.num_ranks,
           .operand_dtype = backend.operand_dtype()};
-}
-
-absl::Span<const std::byte> BytesOf(absl::Span<const float> values) {
-  return {reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(float)};
 }
 
 }  // namespace
@@ -103,9 +106,8 @@ absl::StatusOr<std::unique_ptr<ShardModel>> ShardModel::Load(const ModelConfig& 
       new ShardModel(config, plan, limits, options, backend, *std::move(arena), std::move(ranks)));
   // The host's is reserved, not taken: what can't be had is said before anything is loaded.
   if (!device_memory) status.Update(model->ReserveKv(pool));
-  if (status.ok()) status.Update(model->LoadRotations());
-  const WantedWeights wanted{.format = *format,
-                             .fp8_activations = options.weights == WeightType::kFp8W8A8};
+  if (status.ok()) status.Update(model->LoadRotations(limits));
+  const MatrixFormat wanted(*format, options.weights.activations());
   if (status.ok()) status.Update(model->LoadLayers(source, wanted));
   if (device_memory && status.ok()) status.Update(model->ReserveKvOnDevice(pool, kv, options));
   if (!status.ok()) return status;
@@ -120,18 +122,16 @@ ShardModel::ShardModel(const ModelConfig& config, const ShardPlan& plan, const S
       limits_(limits),
       step_timeout_(options.step_timeout),
       backend_(backend),
-      rope_(config.rotary() ? config.rope : RopeConfig{}),
       arena_(std::move(arena)),
       ranks_(std::move(ranks)) {
   segments_.reserve(limits.max_rows);
   positions_.reserve(limits.max_rows);
-  cos_.resize(limits.max_rows * rope_.pairs());
-  sin_.resize(cos_.size());
 }
 
 absl::Status ShardModel::ReserveKvOnDevice(const KvPoolSpec& pool, const KvDemand& demand,
                                            const ShardModelOptions& options) {
-  const size_t rotations = rotation_memory_ == nullptr ? 0 : rotation_memory_->size_bytes();
+  size_t rotations = 0;
+  for (const Rotations& each : rotations_) rotations += each.size_bytes();
   const auto blocks =
       BlocksOnDevice(demand, {.memory = *backend_.memory(),
                               .held = weight_bytes() + arena_.size_bytes() + rotations,
@@ -151,36 +151,25 @@ absl::Status ShardModel::ReserveKv(KvPoolSpec spec) {
   return absl::OkStatus();
 }
 
-absl::Status ShardModel::LoadRotations() {
-  if (!config_.rotary()) return absl::OkStatus();
-  const int64_t rows = std::min<int64_t>(config_.max_positions, kMostRotations);
-  const auto pairs = static_cast<int64_t>(rope_.pairs());
-  auto memory = backend_.Allocate(2 * rows * pairs * sizeof(float));
-  if (!memory.ok()) return memory.status();
-  rotation_memory_ = *std::move(memory);
-  auto* const first = static_cast<std::byte*>(rotation_memory_->data());
-  rotations_.cos = {first, DType::kF32, rows, pairs, pairs};
-  rotations_.sin = {first + rows * pairs * sizeof(float), DType::kF32, rows, pairs, pairs};
-  for (int64_t begin = 0; begin < rows; begin += kRotationsAtATime) {
-    std::vector<int32_t> positions(std::min(kRotationsAtATime, rows - begin));
-    std::iota(positions.begin(), positions.end(), static_cast<int32_t>(begin));
-    const auto count = static_cast<int64_t>(positions.size());
-    std::vector<float> cos(count * pairs), sin(count * pairs);
-    rope_.Fill(positions, /*length=*/1, absl::MakeSpan(cos), absl::MakeSpan(sin));
-    backend_.CopyIn(BytesOf(cos), rotations_.cos.Rows(begin, count).data);
-    backend_.CopyIn(BytesOf(sin), rotations_.sin.Rows(begin, count).data);
+absl::Status ShardModel::LoadRotations(const StepLimits& limits) {
+  rotations_.reserve(config_.ropes.size());
+  for (const RopeConfig& rope : config_.ropes) {
+    absl::StatusOr<Rotations> rotations = Rotations::Load(rope, limits, backend_);
+    if (!rotations.ok()) return rotations.status();
+    rotations_.push_back(*std::move(rotations));
   }
+  step_rotations_.resize(rotations_.size());
   return absl::OkStatus();
 }
 
-absl::Status ShardModel::LoadLayers(const WeightSource& source, const WantedWeights& wanted) {
+absl::Status ShardModel::LoadLayers(const WeightSource& source, const MatrixFormat& wanted) {
   wanted_ = wanted;
   for (int64_t layer = plan_.layers.begin; layer < plan_.layers.end; ++layer) {
     auto weights =
         LoadLayerWeights(config_, plan_, source, static_cast<int>(layer), wanted, backend_);
     if (!weights.ok()) return weights.status();
-    for (const auto* matrix : {&weights->qkv, &weights->o, &weights->gate_up, &weights->down}) {
-      backend_.ReserveForGemm(**matrix, limits_.max_rows);
+    for (const PackedMatrix* matrix : weights->matrices()) {
+      backend_.ReserveForGemm(*matrix, limits_.max_rows);
     }
     layers_.push_back(*std::move(weights));
   }
@@ -188,9 +177,10 @@ absl::Status ShardModel::LoadLayers(const WeightSource& source, const WantedWeig
 }
 
 std::string ShardModel::arithmetic() const {
-  return absl::StrCat(std::string(backend_.name()), ", weights ", std::string(Name(wanted_.format)),
-                      wanted_.fp8_activations ? ", their inputs FP8" : "", ", keys and values ",
-                      std::string(Name(kv_dtype_)));
+  return absl::StrCat(std::string(backend_.name()), ", weights ",
+                      std::string(Name(wanted_.weights)),
+                      wanted_.activations == ActivationFormat::kFp8 ? ", their inputs FP8" : "",
+                      ", keys and values ", std::string(Name(kv_dtype_)));
 }
 
 size_t ShardModel::weight_bytes() const {
@@ -222,15 +212,11 @@ absl::Status ShardModel::Forward(absl::Span<const ShardSegment> segments, Matrix
   if (hidden.rows == 0) return absl::OkStatus();
   // Computed with the bucket's rows; those behind the step's own are anybody's.
   const int64_t rows = backend_.BucketRows(hidden.rows);
-  Step step{arena_.Views(rows), hidden, rotations_};
+  Step step{arena_.Views(rows), hidden};
   step.hidden.rows = rows;
   PlaceSegments(segments);
   backend_.BeginStep(segments_, rows);
-  const bool own_rotations = NeedsRotations(segments);
-  if (own_rotations) {
-    ComputeRotations(segments, step.views);
-    step.rotations = {step.views.cos, step.views.sin, RopeTables::Index::kRow};
-  }
+  const bool own_rotations = PlaceRotations(segments);
   if (ranks_ != nullptr) ranks_->BeginStep(Deadline::After(step_timeout_));
   const absl::Status enqueued =
       backend_.RunStep({.rows = rows, .memory = hidden.data, .variant = own_rotations ? 1 : 0},
@@ -243,13 +229,13 @@ absl::Status ShardModel::Forward(absl::Span<const ShardSegment> segments, Matrix
 }
 
 absl::Status ShardModel::RunLayers(const Step& step) {
-  Norm(layers_[0].input_norm, step.hidden, step.views.normed);
+  Norm(layers_[0].attention_norm, step.hidden, step.views.normed);
   for (size_t index = 0; index < layers_.size(); ++index) {
     const LayerWeights& layer = layers_[index];
     const bool is_last = index + 1 == layers_.size();
-    const NormWeights* const next = is_last ? nullptr : &layers_[index + 1].input_norm;
+    const NormWeights* const next = is_last ? nullptr : &layers_[index + 1].attention_norm;
     if (absl::Status sent = Attend(layer, static_cast<int>(index), step); !sent.ok()) return sent;
-    if (absl::Status sent = Mlp(layer, next, step); !sent.ok()) return sent;
+    if (absl::Status sent = Mlp(layer.mlp, next, step); !sent.ok()) return sent;
   }
   return absl::OkStatus();
 }
@@ -268,26 +254,14 @@ void ShardModel::PlaceSegments(absl::Span<const ShardSegment> segments) {
   }
 }
 
-bool ShardModel::NeedsRotations(absl::Span<const ShardSegment> segments) const {
-  return config_.rotary() &&
-         std::any_of(segments.begin(), segments.end(), [&](const ShardSegment& segment) {
-           return rope_.TurnsByLength(segment.length()) ||
-                  segment.first_position + segment.num_positions > rotations_.cos.rows;
-         });
-}
-
-void ShardModel::ComputeRotations(absl::Span<const ShardSegment> segments, const StepViews& views) {
-  const size_t pairs = rope_.pairs();
-  size_t row = 0;
-  for (const ShardSegment& segment : segments) {
-    const size_t count = segment.num_positions;
-    rope_.Fill(absl::MakeSpan(positions_).subspan(row, count), segment.length(),
-               absl::MakeSpan(cos_).subspan(row * pairs, count * pairs),
-               absl::MakeSpan(sin_).subspan(row * pairs, count * pairs));
-    row += count;
+bool ShardModel::PlaceRotations(absl::Span<const ShardSegment> segments) {
+  const bool own = !std::all_of(rotations_.begin(), rotations_.end(),
+                                [&](const Rotations& each) { return each.HasAnglesOf(segments); });
+  for (size_t i = 0; i < rotations_.size(); ++i) {
+    step_rotations_[i] =
+        own ? rotations_[i].ForStep(segments, positions_) : rotations_[i].first_positions();
   }
-  backend_.CopyIn(BytesOf(absl::MakeSpan(cos_).first(row * pairs)), views.cos.data);
-  backend_.CopyIn(BytesOf(absl::MakeSpan(sin_).first(row * pairs)), views.sin.data);
+  return own;
 }
 
 RowNorm ShardModel::NormOf(const NormWeights& norm) const {
@@ -308,38 +282,47 @@ void ShardModel::Norm(const NormWeights& norm, MatrixView x, MatrixView out) {
 
 absl::Status ShardModel::Attend(const LayerWeights& layer, int index, const Step& step) {
   const StepViews& views = step.views;
+  const AttentionWeights& attention = layer.attention;
   const int64_t query_width = plan_.heads.size() * config_.head_dim;
-  const int model_layer = static_cast<int>(plan_.layers.begin) + index;
-  backend_.Gemm(views.normed, *layer.qkv, views.qkv, {.bias = layer.qkv_bias.data_or_null()});
-  backend_.TurnAndStoreKv(views.qkv, TurnOf(layer, step), index, *kv_pool_);
-  backend_.PagedAttention(
-      views.qkv.Columns(0, query_width), *kv_pool_, index,
-      {.scale = config_.AttentionScaleOf(model_layer), .window = config_.WindowOf(model_layer)},
-      views.attended);
-  // Before the residual stream changes, where the MLP reads the block's input too.
-  if (config_.parallel_residual) Norm(layer.post_attention_norm, step.hidden, views.normed);
-  const NormWeights* const next = config_.parallel_residual ? nullptr : &layer.post_attention_norm;
-  return AddProductToResidual(views.attended, *layer.o, layer.o_bias, next, step);
+  backend_.Gemm(views.normed, *attention.qkv, views.qkv,
+                {.bias = attention.qkv_bias.data_or_null()});
+  backend_.ApplyQkNormRopeAndStoreKv(views.qkv, TurnOf(attention), index, *kv_pool_);
+  backend_.PagedAttention(views.qkv.Columns(0, query_width), *kv_pool_, index,
+                          {.scale = attention.spec.scale, .window = attention.spec.window},
+                          views.attended);
+  // Before the residual stream changes, where the MLP reads the layer's input too.
+  if (layer.parallel_residual) Norm(layer.mlp_norm, step.hidden, views.normed);
+  const NormWeights* const next = layer.parallel_residual ? nullptr : &layer.mlp_norm;
+  return AddProductToResidual(views.attended, *attention.o, attention.o_bias, next, step);
 }
 
 // QK-norm, which takes a head by itself and thus needs no other rank, and rotation.
-HeadTurn ShardModel::TurnOf(const LayerWeights& layer, const Step& step) const {
-  const bool neighbours = config_.position == PositionKind::kRopeInterleaved;
-  return {.num_heads = static_cast<int>(plan_.heads.size()),
-          .num_kv_heads = static_cast<int>(plan_.kv_heads.size()),
-          .head_dim = config_.head_dim,
-          .query_norm = config_.qk_norm ? layer.q_norm.data() : nullptr,
-          .key_norm = config_.qk_norm ? layer.k_norm.data() : nullptr,
-          .norm_eps = config_.norm_eps,
-          .rotations = config_.rotary() ? &step.rotations : nullptr,
-          .layout = neighbours ? RopeLayout::kInterleaved : RopeLayout::kHalfSplit};
+QkNormRopeParams ShardModel::TurnOf(const AttentionWeights& attention) const {
+  const AttentionSpec& spec = attention.spec;
+  QkNormRopeParams turn{.num_heads = static_cast<int>(plan_.heads.size()),
+                        .num_kv_heads = static_cast<int>(plan_.kv_heads.size()),
+                        .head_dim = config_.head_dim,
+                        .query_norm = spec.qk_norm ? attention.q_norm.data() : nullptr,
+                        .key_norm = spec.qk_norm ? attention.k_norm.data() : nullptr,
+                        .norm_eps = config_.norm_eps};
+  if (spec.rope.has_value()) {
+    turn.rotations = &step_rotations_[*spec.rope];
+    turn.layout = rotations_[*spec.rope].layout();
+  }
+  return turn;
 }
 
-absl::Status ShardModel::Mlp(const LayerWeights& layer, const NormWeights* next, const Step& step) {
-  const StepViews& views = step.views;
-  backend_.Gemm(views.normed, *layer.gate_up, views.activated,
-                {.bias = layer.gate_up_bias.data_or_null(), .activation = config_.activation});
-  return AddProductToResidual(views.activated, *layer.down, layer.down_bias, next, step);
+absl::Status ShardModel::Mlp(const MlpWeights& mlp, const NormWeights* next, const Step& step) {
+  return std::visit([&](const auto& kind) { return RunMlp(kind, next, step); }, mlp);
+}
+
+absl::Status ShardModel::RunMlp(const DenseMlpWeights& mlp, const NormWeights* next,
+                                const Step& step) {
+  const int64_t width = plan_.MlpOf(mlp.spec.width).columns.size();
+  const MatrixView activated = step.views.activated.Columns(0, width);
+  backend_.Gemm(step.views.normed, *mlp.gate_up, activated,
+                {.bias = mlp.gate_up_bias.data_or_null(), .activation = mlp.spec.activation});
+  return AddProductToResidual(activated, *mlp.down, mlp.down_bias, next, step);
 }
 
 absl::Status ShardModel::AddProductToResidual(MatrixView x, const PackedMatrix& weights,

@@ -21,13 +21,13 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "kernels/backend.h"
-#include "kernels/communicator/communicator.h"
+#include "kernels/communicator.h"
 #include "services/model/model_config.h"
 #include "services/model/shard_plan.h"
 #include "services/model/weights.h"
 #include "services/shard/kv_budget.h"
 #include "services/shard/layer_weights.h"
-#include "services/shard/rope_table.h"
+#include "services/shard/rotations.h"
 #include "services/shard/step_arena.h"
 #include "services/shard/step_check.h"
 
@@ -97,8 +97,8 @@ class ShardModel {
              const ShardModelOptions& options, Backend& backend, StepArena arena,
              std::unique_ptr<RankGroup> ranks);
 
-  absl::Status LoadLayers(const WeightSource& source, const WantedWeights& wanted);
-  absl::Status LoadRotations();
+  absl::Status LoadLayers(const WeightSource& source, const MatrixFormat& wanted);
+  absl::Status LoadRotations(const StepLimits& limits);
   absl::Status ReserveKv(KvPoolSpec spec);
   absl::Status ReserveKvOnDevice(const KvPoolSpec& pool, const KvDemand& demand,
                                  const ShardModelOptions& options);
@@ -107,21 +107,20 @@ class ShardModel {
   struct Step {
     StepViews views;
     MatrixView hidden;
-    RopeTables rotations;
   };
 
   void PlaceSegments(absl::Span<const ShardSegment> segments);
-  // Whether a row of the step turns by angles that are not in rotations_.
-  bool NeedsRotations(absl::Span<const ShardSegment> segments) const;
-  void ComputeRotations(absl::Span<const ShardSegment> segments, const StepViews& views);
+  // Fills in step_rotations_. Whether they are the step's own.
+  bool PlaceRotations(absl::Span<const ShardSegment> segments);
   absl::Status RunLayers(const Step& step);
   RowNorm NormOf(const NormWeights& norm) const;
   void Norm(const NormWeights& norm, MatrixView x, MatrixView out);
   // Both begin with the layer's normed input in views.normed.
   absl::Status Attend(const LayerWeights& layer, int index, const Step& step);
-  HeadTurn TurnOf(const LayerWeights& layer, const Step& step) const;
+  QkNormRopeParams TurnOf(const AttentionWeights& attention) const;
   // Ends with `next`, the norm of what follows, where there is one.
-  absl::Status Mlp(const LayerWeights& layer, const NormWeights* next, const Step& step);
+  absl::Status Mlp(const MlpWeights& mlp, const NormWeights* next, const Step& step);
+  absl::Status RunMlp(const DenseMlpWeights& mlp, const NormWeights* next, const Step& step);
   // hidden += the sum over the ranks of x times weights, + bias where there is one; and views.normed =
   // its norm by `next`, unless that is null.
   absl::Status AddProductToResidual(MatrixView x, const PackedMatrix& weights,
@@ -134,20 +133,18 @@ class ShardModel {
   StepLimits limits_;
   const absl::Duration step_timeout_;
   Backend& backend_;
-  const RopeTable rope_;
-  std::unique_ptr<Buffer> rotation_memory_;
-  RopeTables rotations_;  // of the first positions, for sequences of ordinary length
   std::vector<LayerWeights> layers_;
   DType kv_dtype_ = DType::kF32;
-  WantedWeights wanted_;  // a matrix that the format does not suit has BF16
+  MatrixFormat wanted_;  // a matrix that the format does not suit has BF16
 
   // Contents change with every step; their size never does.
   std::unique_ptr<KvPool> kv_pool_;
   StepArena arena_;
   std::unique_ptr<RankGroup> ranks_;  // null for a single rank
   std::vector<AttentionSegment> segments_;
-  std::vector<int32_t> positions_;  // of the step's rows
-  std::vector<float> cos_, sin_;    // [T, rope_.pairs()]
+  std::vector<int32_t> positions_;          // of the step's rows
+  std::vector<Rotations> rotations_;        // of ModelConfig::ropes
+  std::vector<RopeTables> step_rotations_;  // what the step uses of each
 };
 
 }  // namespace sluice

@@ -16,7 +16,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "kernels/backend.h"
-#include "kernels/communicator/communicator.h"
+#include "kernels/communicator.h"
 #include "services/common/activations.h"
 #include "services/common/ring_intake.h"
 #include "services/common/server_stream.h"

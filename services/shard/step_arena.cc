@@ -35,8 +35,6 @@ class Carver {
 // Lays out the largest step and returns how many bytes it takes.
 size_t Carve(const StepShape& shape, std::byte* base, StepViews& views) {
   Carver carver(shape.max_rows, base);
-  views.cos = carver.Take(shape.rope_pairs);
-  views.sin = carver.Take(shape.rope_pairs);
   views.normed = carver.Take(shape.hidden, shape.operand_dtype);
   views.partial =
       carver.Take(shape.hidden, DType::kF32, PaddedRows(shape.max_rows, shape.num_ranks));
@@ -62,8 +60,8 @@ absl::StatusOr<StepArena> StepArena::Create(const StepShape& shape, Backend& bac
 StepViews StepArena::Views(int64_t rows) const {
   SLUICE_CHECK(rows >= 1 && rows <= largest_.normed.rows);
   StepViews views = largest_;
-  for (MatrixView* view : {&views.cos, &views.sin, &views.normed, &views.partial, &views.qkv,
-                           &views.attended, &views.activated}) {
+  for (MatrixView* view :
+       {&views.normed, &views.partial, &views.qkv, &views.attended, &views.activated}) {
     view->rows = rows;
   }
   return views;

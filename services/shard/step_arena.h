@@ -13,14 +13,13 @@
 
 namespace sluice {
 
-// Sizes of a step on one rank, all >= 1 but for rope_pairs.
+// Sizes of a step on one rank, all >= 1.
 struct StepShape {
   int64_t max_rows = 0;     // of the largest step
   int64_t hidden = 0;       // H
   int64_t query_width = 0;  // Nq * D of the rank
   int64_t kv_width = 0;     // Nkv * D of the rank
-  int64_t mlp_width = 0;    // F of the rank
-  int64_t rope_pairs = 0;   // of a head; 0 without rotary positions
+  int64_t mlp_width = 0;    // F of the rank, of the widest layer
   int num_ranks = 1;
   DType operand_dtype = DType::kF32;
 };
@@ -28,9 +27,8 @@ struct StepShape {
 // Matrices of T rows, F32 but for operands of products, which have the backend's operand dtype. The
 // activations of attention and MLP share memory: a layer computes one after the other.
 struct StepViews {
-  MatrixView cos, sin;  // [T, rope_pairs], for all layers of a step that needs its own
-  MatrixView normed;    // [T, H], operand
-  MatrixView partial;   // [T, H] without gaps, with the memory that RankGroup::Sum asks for
+  MatrixView normed;   // [T, H], operand
+  MatrixView partial;  // [T, H] without gaps, with the memory that RankGroup::Sum asks for
   // Attention.
   MatrixView qkv;       // [T, (Nq + 2 Nkv) * D]
   MatrixView attended;  // [T, Nq * D], operand

@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "kernels/communicator/communicator.h"
+#include "kernels/communicator.h"
 #include "sluice/v1/activations.pb.h"
 #include "sluice/v1/shard.pb.h"
 

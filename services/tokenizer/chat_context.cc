@@ -7,7 +7,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "services/tokenizer/chat_json.h"
-#include "services/tokenizer/strings.h"
+#include "services/tokenizer/text/strings.h"
 
 namespace sluice {
 namespace {

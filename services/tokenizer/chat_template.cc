@@ -9,7 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "services/tokenizer/jinja/error.h"
 #include "services/tokenizer/jinja/template.h"
-#include "services/tokenizer/strings.h"
+#include "services/tokenizer/text/strings.h"
 
 namespace sluice {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "services/tokenizer/token.h"
+#include "services/tokenizer/text/token.h"
 
 namespace sluice {
 

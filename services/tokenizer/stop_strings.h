@@ -13,7 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "services/tokenizer/byte_trie.h"
+#include "services/tokenizer/text/byte_trie.h"
 
 namespace sluice {
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "services/tokenizer/jinja/spelled_number.h"
-#include "services/tokenizer/strings.h"
+#include "services/tokenizer/text/strings.h"
 
 namespace sluice {
 namespace {

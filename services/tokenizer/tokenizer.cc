@@ -6,8 +6,8 @@
 
 #include "services/tokenizer/incremental_decoder.h"
 #include "services/tokenizer/repaired_text.h"
-#include "services/tokenizer/strings.h"
-#include "services/tokenizer/utf8.h"
+#include "services/tokenizer/text/strings.h"
+#include "services/tokenizer/text/utf8.h"
 
 namespace sluice {
 

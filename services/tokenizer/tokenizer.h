@@ -18,17 +18,17 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "services/tokenizer/added_vocabulary.h"
 #include "services/tokenizer/decoders/decoder.h"
 #include "services/tokenizer/models/model.h"
 #include "services/tokenizer/normalizers/normalizer.h"
-#include "services/tokenizer/object_pool.h"
 #include "services/tokenizer/post_processors/post_processor.h"
 #include "services/tokenizer/pre_tokenizers/pre_tokenizer.h"
+#include "services/tokenizer/text/object_pool.h"
+#include "services/tokenizer/text/token.h"
 #include "services/tokenizer/tiktoken/tiktoken_format.h"
-#include "services/tokenizer/token.h"
 #include "services/tokenizer/tokenizer_config.h"
-#include "services/tokenizer/vocabulary.h"
+#include "services/tokenizer/vocabulary/added_vocabulary.h"
+#include "services/tokenizer/vocabulary/vocabulary.h"
 
 namespace sluice {
 

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
-#include "services/tokenizer/json_place.h"
-#include "services/tokenizer/vocabulary.h"
+#include "services/tokenizer/text/json_place.h"
+#include "services/tokenizer/vocabulary/vocabulary.h"
 
 namespace sluice {
 namespace {

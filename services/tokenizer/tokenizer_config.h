@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "services/tokenizer/added_tokens.h"
+#include "services/tokenizer/vocabulary/added_tokens.h"
 
 namespace sluice {
 

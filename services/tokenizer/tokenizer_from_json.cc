@@ -1,10 +1,10 @@
 // Tokenizer's way from a tokenizer.json.
 #include <utility>
 
-#include "services/tokenizer/json_place.h"
 #include "services/tokenizer/models/model_loader.h"
+#include "services/tokenizer/text/json_place.h"
 #include "services/tokenizer/tokenizer.h"
-#include "services/tokenizer/tokenizer_file.h"
+#include "services/tokenizer/vocabulary/tokenizer_file.h"
 
 namespace sluice {
 namespace {

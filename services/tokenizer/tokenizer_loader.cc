@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "services/model/json_fields.h"
-#include "services/tokenizer/strings.h"
+#include "services/tokenizer/text/strings.h"
 #include "services/tokenizer/tiktoken/tiktoken_file.h"
 #include "services/tokenizer/tokenizer.h"
 

@@ -12,6 +12,10 @@ import subprocess
 import sys
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "testing"))
+
+from pipeline import Pipeline  # noqa: E402
+
 
 def generate(sluice, endpoint, prompt, tokens, drafts):
     """The tokens, how many came a second from the first on, and what was drafted."""
@@ -46,9 +50,9 @@ def main():
     flags = parser.parse_args()
     sluice = os.path.join(flags.bin, "sluice")
     model = ["--model", flags.model] if flags.model else []
-    up = subprocess.Popen([sluice, "up", "--port", "0", "--log_level", "error", *model], stdout=subprocess.PIPE, text=True)
+    up = Pipeline(sluice, "--log_level", "error", *model)
     try:
-        endpoint = next(line.split()[1] for line in up.stdout if line.startswith("ready"))
+        endpoint = up.endpoint
         rates = {True: [], False: []}
         drafted = accepted = 0
         for text in paragraphs(flags.text, flags.paragraphs):
@@ -65,8 +69,7 @@ def main():
         print(f"{len(rates[True])} paragraphs, {flags.tokens} tokens each: {drafted} tokens drafted, {accepted} right "
               f"({accepted / max(drafted, 1):.0%}); {plain:.0f} tokens/s without, {guessed:.0f} with: {guessed / plain:.2f} times")
     finally:
-        up.terminate()
-        up.wait(10)
+        up.stop()
 
 
 if __name__ == "__main__":

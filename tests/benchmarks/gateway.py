@@ -19,7 +19,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "services", "gateway"))
 
 import random_prompts  # noqa: E402
-from served import STORYTELLER, Served, children_of  # noqa: E402
+from served import STORYTELLER, Served  # noqa: E402
 from waiting_streams import waiting_streams  # noqa: E402
 
 PROMPT_TOKENS, MAX_TOKENS, REQUESTS, IDLE_STREAMS = 16, 128, 4, 1000
@@ -40,7 +40,7 @@ def over_grpc(bin_folder, endpoint, streams, seed, drafts):
 
 
 def gateway_of(served):
-    return children_of(served.process.pid)["sluice-gateway"][0]
+    return served.pids("sluice-gateway")[0]
 
 
 def cpu_seconds(process):

@@ -8,7 +8,6 @@ Usage: pauses.py BIN_DIR PROTO_PYTHON_DIR [--kills N] [--kinds sampler,embedding
 import argparse
 import os
 import signal
-import subprocess
 import sys
 import time
 
@@ -22,7 +21,7 @@ parser.add_argument("--log", default=os.devnull)
 OPTIONS, UP_FLAGS = parser.parse_known_args()
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "end_to_end"))
-from processes import SLUICE, Client, free_port, listeners_of, request, text_of  # noqa: E402
+from processes import Client, Up, listeners_of, request, text_of  # noqa: E402
 
 TOKENS = 400  # of a stream
 KILLED_AT = 40  # chunks
@@ -69,16 +68,10 @@ def quantile(values, part):
 
 
 def main():
-    port = free_port()
-    with open(OPTIONS.log, "w", encoding="utf-8") as log:
-        with subprocess.Popen([SLUICE, "up", "--port", str(port), *UP_FLAGS], stdout=subprocess.PIPE, stderr=log,
-                              text=True) as up:
-            try:
-                if not up.stdout.readline().startswith("ready"):
-                    raise SystemExit("the pipeline did not come up")
-                pauses = measure(up.pid, Client(f"127.0.0.1:{port}"))
-            finally:
-                up.terminate()
+    with open(OPTIONS.log, "w", encoding="utf-8") as log, Up(*UP_FLAGS, stderr=log) as up:
+        if not up.is_ready:
+            raise SystemExit("the pipeline did not come up")
+        pauses = measure(up.process.pid, Client(up.endpoint))
     print("| killed | times | pause p50 (ms) | p95 (ms) | longest (ms) |\n|---|---:|---:|---:|---:|")
     for kind, values in pauses.items():
         p50, p95, most = (1e3 * quantile(values, part) for part in (0.5, 0.95, 1))

@@ -3,10 +3,12 @@
 import json
 import os
 import re
-import signal
 import subprocess
-import tempfile
-import time
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "testing"))
+
+from pipeline import Pipeline  # noqa: E402
 
 
 class Failed(Exception):
@@ -69,47 +71,22 @@ class Programs:
         return self._lines("sluice", "status", "--endpoint", endpoint, "--json")[0]
 
     def up(self, *flags):
-        return Up([os.path.join(self.bin, "sluice"), "up", "--port", "0", *flags])
+        return Up(os.path.join(self.bin, "sluice"), *flags)
 
 
-class Up:
+class Up(Pipeline):
     """`sluice up` from its start to SIGTERM: one process per service."""
 
-    def __init__(self, command):
-        self.log = tempfile.TemporaryFile("w+")
-        begin = time.monotonic()
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, text=True)
-        line = self.process.stdout.readline()
-        self.ready_seconds = time.monotonic() - begin
-        if not line.startswith("ready "):
-            self._stop()
-            words = self._said().strip().splitlines()
+    def __init__(self, program, *flags):
+        super().__init__(program, *flags, keep_log=True)
+        if not self.is_ready:
+            self.stop()
+            words = self.log_text().strip().splitlines()
             raise Failed(words[-1] if words else "sluice up ended without a word")
-        self.endpoint = line.split()[1]
-
-    def _said(self):
-        self.log.seek(0)
-        return self.log.read()
-
-    def _stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            self.process.wait(30)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self.process.stdout.close()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self._stop()
-        self.log.close()
 
     def shard_peaks(self):
         """{"shard-0-1": the most bytes that were ever resident}, from the moment each started."""
-        pids = re.findall(r"process-started process=(shard-\d+-\d+) pid=(\d+)", self._said())
+        pids = re.findall(r"process-started process=(shard-\d+-\d+) pid=(\d+)", self.log_text())
         return {name: peak_bytes(pid) for name, pid in pids}
 
 

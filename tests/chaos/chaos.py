@@ -33,8 +33,8 @@ sys.path.insert(0, OPTIONS.protos)
 import grpc  # noqa: E402
 from sluice.v1 import generation_pb2, status_pb2  # noqa: E402
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "end_to_end"))
-from processes import free_port, listeners_of  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "testing"))
+from pipeline import Pipeline, listeners_of  # noqa: E402
 
 SERVICE = "/sluice.v1.GenerationService/"
 PIDFD_GETFD = 438  # of every architecture
@@ -59,31 +59,18 @@ class History:
 # ---- The pipeline ----
 
 
-class Up:
+def start(log):
     """`sluice up`; its log goes to a file."""
+    up = Pipeline(os.path.join(OPTIONS.bin, "sluice"), "--tp", str(OPTIONS.tp),
+                  "--pp", str(OPTIONS.pp), "--hang_timeout", str(OPTIONS.hang_timeout), stderr=log)
+    if not up.is_ready:
+        raise SystemExit("chaos: the pipeline did not come up")
+    return up
 
-    def __init__(self, log):
-        self.endpoint = f"127.0.0.1:{free_port()}"
-        self.process = subprocess.Popen(
-            [os.path.join(OPTIONS.bin, "sluice"), "up", "--port", self.endpoint.split(":")[1], "--tp", str(OPTIONS.tp),
-             "--pp", str(OPTIONS.pp), "--hang_timeout", str(OPTIONS.hang_timeout)],
-            stdout=subprocess.PIPE, stderr=log, text=True)
-        if not self.process.stdout.readline().startswith("ready"):
-            raise SystemExit("chaos: the pipeline did not come up")
 
-    def processes(self):
-        """{name: pid} of those that run, such as "shard-0-1"."""
-        return listeners_of(self.process.pid)
-
-    def stop(self):
-        self.process.terminate()
-        try:
-            self.process.wait(30)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            raise SystemExit("chaos: `sluice up` did not end")
-        finally:
-            self.process.stdout.close()
+def stop(up):
+    if up.stop() < 0:
+        raise SystemExit("chaos: `sluice up` did not end")
 
 
 # ---- Requests ----
@@ -297,7 +284,7 @@ def slow_down(pid, seconds):
 
 
 def break_something(up, history, chance):
-    processes = up.processes()
+    processes = listeners_of(up.process.pid)
     if not processes:
         return
     name = chance.choice(sorted(processes))
@@ -325,7 +312,7 @@ def run(history_path, log):
     history = History(history_path)
     history.add("run", seed=seed, tp=OPTIONS.tp, pp=OPTIONS.pp, minutes=OPTIONS.minutes,
                 hang_timeout=OPTIONS.hang_timeout)
-    up = Up(log)
+    up = start(log)
     try:
         requests = requests_of_every_kind()
         load = Load(up.endpoint, history, requests)
@@ -345,7 +332,7 @@ def run(history_path, log):
         history.add("quiet")
         settle(client, history)
     finally:
-        up.stop()
+        stop(up)
     return seed
 
 

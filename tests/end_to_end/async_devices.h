@@ -1,6 +1,5 @@
 // Services whose devices work later and in memory of their own, which they share as GPUs do: real
-// ones, in which every backend is made asynchronous (kernels/reference/async_backend.h). Linked in
-// front of MakeBackend by the linker's --wrap.
+// ones, in which every backend is made asynchronous (tests/kernels/testing/async_backend.h).
 #pragma once
 
 namespace sluice::testing {

@@ -5,16 +5,16 @@ alone. A test file's own arguments: BIN_DIR PROTO_PYTHON_DIR [unittest arguments
 import itertools
 import os
 import signal
-import socket
 import subprocess
 import sys
-import time
 import unittest
 
 BIN, PROTOS = sys.argv[1:3]
 sys.path.insert(0, PROTOS)
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "testing"))
 
 import grpc  # noqa: E402
+from pipeline import Pipeline, children_of, free_ports, listeners_of  # noqa: E402,F401
 from sluice.v1 import generation_pb2, status_pb2, tokenizer_pb2  # noqa: E402,F401
 
 SLUICE = os.path.join(BIN, "sluice")
@@ -23,77 +23,11 @@ PROMPT = "Once upon a time there was a king who"
 SERVICE = "/sluice.v1.GenerationService/"
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def children_of(pid):
-    """{pid: name of the program} of the processes that `pid` started."""
-    found = {}
-    for entry in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{entry}/stat") as file:
-                fields = file.read().rsplit(")", 1)[1].split()
-            with open(f"/proc/{entry}/cmdline", "rb") as file:
-                arguments = file.read().split(b"\0")
-        except OSError:
-            continue
-        if fields[0] != "Z" and int(fields[1]) == pid:
-            found[int(entry)] = os.path.basename(arguments[0].decode())
-    return found
-
-
-def listeners_of(pid):
-    """{name: pid} of the services that `pid` started: by their sockets, such as "shard-0-1"; "orchestrator" is on a port."""
-    found = {}
-    for child in children_of(pid):
-        try:
-            with open(f"/proc/{child}/cmdline", "rb") as file:
-                arguments = file.read().decode().split("\0")
-        except OSError:
-            continue
-        if "--listen" not in arguments:
-            continue
-        address = arguments[arguments.index("--listen") + 1]
-        found[os.path.basename(address) if address.startswith("unix:") else "orchestrator"] = child
-    return found
-
-
-class Up:
+class Up(Pipeline):
     """`sluice up`, from its ready line to SIGTERM."""
 
     def __init__(self, *flags, program=SLUICE, env=None, stderr=None):
-        self.port = free_port()
-        self.endpoint = f"127.0.0.1:{self.port}"
-        self.process = subprocess.Popen(
-            [program, "up", "--port", str(self.port), *flags], stdout=subprocess.PIPE, stderr=stderr, text=True, env=env)
-        self.ready = self.process.stdout.readline().strip()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.stop()
-
-    def pids(self, name):
-        """Of its processes of that program."""
-        return sorted(pid for pid, program in children_of(self.process.pid).items() if program == name)
-
-    def await_replaced(self, pid):
-        """Until the process is none of its own any more: a stream may be over before a death is seen."""
-        deadline = time.monotonic() + 60
-        while pid in children_of(self.process.pid):
-            if time.monotonic() > deadline:
-                raise AssertionError(f"process {pid} is still there")
-            time.sleep(0.02)
-
-    def stop(self):
-        self.process.terminate()
-        code = self.process.wait(30)
-        self.process.stdout.close()
-        return code
+        super().__init__(program, *flags, env=env, stderr=stderr)
 
 
 class Client:

@@ -3,13 +3,12 @@
 import json
 import os
 import socket
-import subprocess
 import tempfile
 import unittest
 
 from processes import (
-    PROMPT, SERVICE, SLUICE, STORYTELLER, Client, Orchestrator, Up, children_of, generation_pb2, grpc, main, request,
-    sluice, status_pb2, tokenizer_pb2)
+    PROMPT, SERVICE, SLUICE, STORYTELLER, Client, Orchestrator, Pipeline, Up, children_of, generation_pb2, grpc, main,
+    request, sluice, status_pb2, tokenizer_pb2)
 
 
 class ProcessesTest(unittest.TestCase):
@@ -43,14 +42,11 @@ class ProcessesTest(unittest.TestCase):
                     self.assertIn("tokenizer.json", refused.stderr)
 
     def test_a_normal_start_warns_of_nothing(self):
-        up = subprocess.Popen([SLUICE, "up", "--port", "0", "--tp", "2", "--pp", "2"], stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True)
-        endpoint = up.stdout.readline().split()[1]
-        said = sluice("generate", "--endpoint", endpoint, "--max_tokens", "4", PROMPT).stderr
-        self.assertRegex(said, r"^4 tokens in [^\n]*\n$")
-        up.terminate()
-        _, log = up.communicate(timeout=30)
-        self.assertEqual(up.returncode, 0)
+        with Pipeline(SLUICE, "--tp", "2", "--pp", "2", keep_log=True) as up:
+            said = sluice("generate", "--endpoint", up.endpoint, "--max_tokens", "4", PROMPT).stderr
+            self.assertRegex(said, r"^4 tokens in [^\n]*\n$")
+            self.assertEqual(up.stop(), 0)
+            log = up.log_text()
         self.assertIn(" up pipeline-ready ", log)
         # Every line is one of ours, whoever spoke, and none is a warning.
         for line in log.splitlines():

@@ -16,7 +16,7 @@ import time
 import unittest
 import urllib.request
 
-from processes import Client, Up, free_port, generation_pb2, grpc, killing, main, request, text_of
+from processes import Client, Up, free_ports, generation_pb2, grpc, killing, main, request, text_of
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "services", "gateway"))
 
@@ -192,7 +192,7 @@ class SpansTest(unittest.TestCase):
     def test_the_gateways_span_is_the_parent(self):
         collector = self.collector()
         up = self.up("--otlp_endpoint", f"http://{collector.address}", "--http_port", "0")
-        address = up.process.stdout.readline().split()[-1]
+        address = up.http_address
         body = {"prompt": "Once upon a time", "max_tokens": 5}
         headers = {"traceparent": SAMPLED, "tracestate": "vendor=a,other@b=2"}
         self.assertEqual(call(address, "POST", "/v1/completions", body, headers).status, 200)
@@ -214,7 +214,7 @@ class SpansTest(unittest.TestCase):
         silent = self.collector(hangs=True)
         for address in ("127.0.0.1:1", silent.address):  # nobody listens at the one, none of --metrics_port's is it
             with self.subTest(address=address):
-                port = free_port()
+                port = free_ports(7)
                 up = Up("--otlp_endpoint", address, "--metrics_port", str(port))
                 expected = text_of(Client(up.endpoint).generate(request(30, seed=3)))
                 self.assertEqual(text_of(Client(up.endpoint).generate(request(30, seed=3))), expected)

@@ -6,13 +6,12 @@ Usage: trust_test.py BIN_DIR PROTO_PYTHON_DIR [unittest arguments]
 import json
 import os
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
 import unittest
 
-from processes import BIN, PROMPT, SLUICE, STORYTELLER, Client, Orchestrator, grpc, main, request, sluice, text_of, tokenizer_pb2
+from processes import BIN, PROMPT, SLUICE, STORYTELLER, Client, Orchestrator, Up, grpc, main, request, sluice, text_of, tokenizer_pb2
 from sluice.v1 import shard_pb2
 
 ROLES = ("tokenizer", "embedding", "shard", "sampler")
@@ -214,12 +213,9 @@ class TrustTest(unittest.TestCase):
         with open(os.path.join(model, "chat_template.jinja"), "w") as file:
             file.write("{{ raise_exception('no') }}")
         with open(os.path.join(self.folder, "up.log"), "wb") as log:
-            up = subprocess.Popen([SLUICE, "up", "--port", "0", "--model", model], stdout=subprocess.PIPE, stderr=log, text=True)
-        self.addCleanup(up.stdout.close)
-        self.addCleanup(up.wait, 30)
-        self.addCleanup(up.send_signal, signal.SIGTERM)
-        endpoint = up.stdout.readline().split()[1]
-        refused = sluice("chat", "--endpoint", endpoint, code=1, stdin="hello\n").stderr
+            up = Up("--model", model, stderr=log)
+        self.addCleanup(up.stop)
+        refused = sluice("chat", "--endpoint", up.endpoint, code=1, stdin="hello\n").stderr
         self.assertIn("chat_template.jinja", refused)
         self.assertNotIn(model, refused)
 

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_format.h"
 #include "kernels/check.h"
-#include "services/tokenizer/byte_alphabet.h"
+#include "services/tokenizer/text/byte_alphabet.h"
 #include "services/tokenizer/tokenizer.h"
 
 namespace sluice {

@@ -17,10 +17,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!config.ok()) return 0;
   SLUICE_CHECK(config->num_heads % config->num_kv_heads == 0);
   SLUICE_CHECK(config->query_width() > 0 && config->norm_eps > 0);
-  SLUICE_CHECK(config->attention_scale > 0);
-  if (config->rotary()) {
-    SLUICE_CHECK(config->rope.dim >= 2 && config->rope.dim % 2 == 0 && config->rope.factor >= 1);
-    SLUICE_CHECK(config->rope.dim <= config->head_dim && config->rope.attention_factor > 0);
+  SLUICE_CHECK(!config->layers.empty());
+  for (const sluice::LayerSpec& layer : config->layers) {
+    const sluice::AttentionSpec& attention = layer.attention;
+    SLUICE_CHECK(attention.scale > 0 && attention.window >= 0);
+    SLUICE_CHECK(attention.rope.value_or(0) >= 0);
+    SLUICE_CHECK(attention.rope.value_or(-1) < static_cast<int>(config->ropes.size()));
+    SLUICE_CHECK(sluice::DenseMlpOf(layer).width >= 1);
+  }
+  for (const sluice::RopeConfig& rope : config->ropes) {
+    SLUICE_CHECK(rope.dim >= 2 && rope.dim % 2 == 0 && rope.factor >= 1);
+    SLUICE_CHECK(rope.dim <= config->head_dim && rope.attention_factor > 0);
   }
   SLUICE_CHECK(sluice::MakeShardPlan(*config, {}).ok());
   if (config->quantization.has_value()) {
@@ -28,7 +35,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     SLUICE_CHECK(sluice::IsQuantized(format));
     SLUICE_CHECK(config->quantization->published ||
                  config->quantization->checkpoint_id.size() == 16);
-    for (const sluice::LayerTensor tensor : sluice::LayerTensors(*config)) {
+    for (const sluice::TensorId tensor : sluice::TensorsOfLayer(0, *config)) {
       if (!sluice::IsQuantized(sluice::FormatOf(tensor, *config, format))) continue;
       SLUICE_CHECK(sluice::ShapeOf(tensor, *config).columns % sluice::kWeightGroup == 0);
     }

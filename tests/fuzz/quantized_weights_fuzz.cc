@@ -48,27 +48,20 @@ class Folder {
   std::string path_;
 };
 
-template <typename... Which>
-void ReadAll(const sluice::WeightSource& source, sluice::MatrixShape shape, Which... which) {
-  const auto floats = source.ReadFloats(which..., sluice::WholeOf(shape));
-  SLUICE_CHECK(!floats.ok() || floats->size() == static_cast<size_t>(shape.size()));
-}
-
 void ReadWith(const sluice::ModelConfig& config, const std::string& folder) {
   const auto source = sluice::WeightSource::Open(folder, config);
   if (!source.ok()) return;
-  for (const auto tensor : sluice::ModelTensors(config)) {
-    ReadAll(*source, sluice::ShapeOf(tensor, config), tensor);
+  for (const sluice::TensorId tensor : sluice::AllTensors(config)) {
+    const sluice::MatrixShape shape = sluice::ShapeOf(tensor, config);
+    const auto floats = source->ReadFloats(tensor, sluice::WholeOf(shape));
+    SLUICE_CHECK(!floats.ok() || floats->size() == static_cast<size_t>(shape.size()));
   }
-  for (const auto tensor : sluice::LayerTensors(config)) {
-    ReadAll(*source, sluice::ShapeOf(tensor, config), tensor, 0);
-  }
-  const sluice::MatrixShape shape = sluice::ShapeOf(sluice::LayerTensor::kQ, config);
-  const auto format = FormatOf(sluice::LayerTensor::kQ, config, config.quantization->format);
+  const sluice::TensorId query{sluice::TensorRole::kQ, 0};
+  const sluice::MatrixShape shape = sluice::ShapeOf(query, config);
+  const auto format = FormatOf(query, config, config.quantization->format);
   std::vector<std::byte> rows(shape.rows * sluice::RowBytes(format, shape.columns));
   // Refused or read.
-  (void)source->Read(sluice::LayerTensor::kQ, 0, sluice::WholeOf(shape), format,
-                     absl::MakeSpan(rows));
+  (void)source->Read(query, sluice::WholeOf(shape), format, absl::MakeSpan(rows));
 }
 
 }  // namespace

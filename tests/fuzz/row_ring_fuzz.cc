@@ -4,11 +4,11 @@
 #include <cstdlib>
 #include <memory>
 
-#include "kernels/reference/async_backend.h"
 #include "kernels/reference/reference_backend.h"
 #include "services/common/wiring_message.h"
 #include "services/rows/row_ring.h"
 #include "services/rows/row_ring_reader.h"
+#include "tests/kernels/testing/async_backend.h"
 
 namespace {
 

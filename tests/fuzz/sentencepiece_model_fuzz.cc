@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "kernels/check.h"
+#include "services/tokenizer/text/utf8.h"
 #include "services/tokenizer/tokenizer.h"
-#include "services/tokenizer/utf8.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "kernels/check.h"
+#include "services/tokenizer/text/utf8.h"
 #include "services/tokenizer/text_stream.h"
-#include "services/tokenizer/utf8.h"
 #include "tests/fuzz/fuzz_tokenizer.h"
 
 namespace {

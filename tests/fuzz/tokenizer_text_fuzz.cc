@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "kernels/check.h"
-#include "services/tokenizer/utf8.h"
+#include "services/tokenizer/text/utf8.h"
 #include "tests/fuzz/fuzz_tokenizer.h"
 
 namespace {

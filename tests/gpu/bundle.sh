@@ -79,7 +79,7 @@ mkdir -p "$stage/tests/golden"
 cp "$root"/tests/golden/*.json "$stage/tests/golden/"
 # Whole models and what the oracle computes of them: a family each, some 25 MB. Only where the oracle is at hand.
 oracle=${SLUICE_TESTDATA:-$root/../shared}/oracle
-presets=(llama llama-bias llama-yarn llama-dynamic mistral-window qwen2 qwen3 phi3-longrope-partial gemma gpt2 gpt_neox
+presets=(llama llama-bias llama-yarn llama-dynamic mistral-window qwen2 qwen3 smollm3 phi3-longrope-partial gemma gpt2 gpt_neox
   sluice-sinusoidal-layernorm-gelu)
 contents=(bin tests lib libc)
 if $with_model; then
@@ -98,13 +98,15 @@ ldd --version | sed -n '1s/.* //p' >"$stage/libc/version"
 rm -rf "$out"
 mkdir -p "$out"
 # Every program that computes has the same kernels in it: a window that reaches back over several keeps them once.
-cp "$root"/tests/gpu/{run,context,ceilings,products,test_programs,serving,speeds,parts,prove}.py "$out/"
+cp "$root"/tests/gpu/{run,context,ceilings,products,test_programs,serving,speeds,parts,prove,sass}.py "$root/tests/gpu/session.sh" \
+  "$root/tests/testing/pipeline.py" "$out/"
 tar -C "$stage" --sort=name --owner=0 --group=0 --mtime=@0 -cf - "${contents[@]}" |
   xz -T1 --lzma2=preset=1,dict=64MiB >"$out/payload.tar.xz"
 cp "$root/tests/gpu/bundle_run.py" "$out/run"
 chmod +x "$out/run"
 cat >"$out/README" <<'README'
 ./run shows on this machine what only a machine with a GPU can show, within ten minutes, and writes gpu-prove.json here.
+./session.sh first, and then second, is the order of a quarter of an hour (its first lines say what it does).
 ./run --help names its flags, ./run --list its parts. ./run -- PROGRAM ARGUMENTS runs one of Sluice's programs or tests, such as
 ./run -- sluice run "Once upon a time" --device cuda --model models/storyteller.
 Needs x86-64 Linux, Python 3.8, and for the GPU's part an NVIDIA driver for CUDA 13. libnccl.so.2 and libcublasLt.so.13 (or 12)
@@ -117,3 +119,15 @@ if [ "$bytes" -gt "$most_bytes" ]; then
   echo "bundle.sh: that is more than $((most_bytes / 1000 / 1000)) MB" >&2
   exit 1
 fi
+# What travels to a GPU with a checkout has one limit for both: the files that git does not ignore, and this folder.
+most_with_checkout=$((64 << 20))
+case $out in
+  "$root"/*)
+    checkout=$(cd "$root" && git ls-files -z --cached --others --exclude-standard | du -cb --files0-from=- | tail -n 1 | cut -f1)
+    echo "bundle.sh: $((bytes + checkout)) bytes with the checkout, of $most_with_checkout"
+    if [ $((bytes + checkout)) -gt $most_with_checkout ]; then
+      echo "bundle.sh: that is too much for both: build with SLUICE_CUDA_CODE=90a, or name a folder elsewhere" >&2
+      exit 1
+    fi
+    ;;
+esac

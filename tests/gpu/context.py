@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 
 from run import CutShort, Failed, Limit, Skipped, Up, kill, run, wait
 
@@ -88,23 +89,50 @@ class Context:
 
     def begin_large_model(self):
         shape, needed = ("small", 64 << 20) if self.on_cpu else ("llama3.1-8b", LARGE_BYTES)
+        if self.flags.large_model:
+            if not os.path.exists(self.kept_model()) and not os.path.exists(self.kept_model() + ".part"):
+                self.make(shape, self.kept_model() + ".part")
+            return
         folders = [self.flags.scratch] if self.flags.scratch else ["/dev/shm", tempfile.gettempdir()]
         for folder in folders:
             if os.path.isdir(folder) and shutil.disk_usage(folder).free > needed:
                 self.scratch = tempfile.mkdtemp(prefix="sluice-prove-", dir=folder)
-                # On its own cores as far as the first parts leave them.
-                self.maker = subprocess.Popen(["nice", self.program("sluice-random-model"), shape, self.large_folder()],
-                                              stderr=subprocess.PIPE, text=True, start_new_session=True)
+                self.make(shape, self.large_folder())
                 return
+
+    def make(self, shape, folder):
+        # On its own cores as far as the first parts leave them.
+        self.maker = subprocess.Popen(["nice", self.program("sluice-random-model"), shape, folder],
+                                      stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+    def kept_model(self):
+        return os.path.abspath(self.flags.large_model)
+
+    def kept_large_model(self):
+        """The one of --large_model, which this program or another one makes."""
+        if self.maker is not None:
+            self.wait_for_maker()
+            if os.path.exists(self.kept_model() + ".part"):
+                os.rename(self.kept_model() + ".part", self.kept_model())
+        while not os.path.exists(self.kept_model()):
+            if self.limit.left() <= 0:
+                raise CutShort("the random model is not there yet")
+            time.sleep(0.2)
+        return self.kept_model()
+
+    def wait_for_maker(self):
+        if not wait(self.maker, self.limit):
+            raise CutShort("the random model is not there yet")
+        if self.maker.returncode != 0:
+            raise Failed(f"no random model: {self.maker.stderr.read().strip()}")
 
     def large_folder(self):
         return os.path.join(self.scratch, "model")
 
     def large_model(self):
+        if self.flags.large_model:
+            return self.kept_large_model()
         if self.maker is None:
             raise Skipped(f"no folder has the {LARGE_BYTES >> 30} GiB for a model of 8B; --scratch names one")
-        if not wait(self.maker, self.limit):
-            raise CutShort("the random model is not there yet")
-        if self.maker.returncode != 0:
-            raise Failed(f"no random model: {self.maker.stderr.read().strip()}")
+        self.wait_for_maker()
         return self.large_folder()

@@ -1,4 +1,4 @@
-"""Pipelines of processes that share the emulated GPU (kernels/cuda/emulator): what gpu-prove shows of a GPU, with a model and
+"""Pipelines of processes that share the emulated GPU (tests/gpu/emulator): what gpu-prove shows of a GPU, with a model and
 prompts that such a GPU gets through in seconds. Here ranks read each other's memory and their streams wait for flags, or have a GPU each and meet over NCCL.
 
 Arguments: the folder of Sluice's programs, and that of the emulated NCCL."""

@@ -1,7 +1,8 @@
 // sluice-gpu-bench: times the kernels of any device on the shapes of Llama-3.1-8B, or of something
 // small, one JSON object a line: seconds, and the bytes and operations that count. As in serving
-// they come in steps that are replayed, but for those that the host waits for. What they are held
-// to is measured apart (sluice-gpu-ceilings), and that they are right by the tests.
+// they come in steps that are replayed, but for those that the host waits for. Beside what a GPU
+// takes stands what kernels/cuda/roofline.h predicts of an H100 or H200. Ceilings are measured
+// apart (sluice-gpu-ceilings), and the tests say whether results are right.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -12,14 +13,18 @@
 #include <numeric>
 #include <optional>
 #include <random>
+#include <regex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/check.h"
-#include "kernels/device.h"
+#include "kernels/cuda/products_path.h"
+#include "kernels/cuda/roofline.h"
+#include "kernels/device/make_backend.h"
 #include "kernels/gpu/gpu_check.h"
+#include "kernels/gpu/gpu_devices.h"
 
 namespace sluice::testing {
 namespace {
@@ -42,15 +47,41 @@ struct Work {
   std::string name;
   double bytes = 0;
   double operations = 0;
+  std::optional<cuda::KernelCost> predicted;
 };
+
+// Which kernels are measured, and what is said of them.
+struct Choice {
+  std::regex only;      // part of a name; empty: all
+  std::string variant;  // behind each name
+  // Of the GPU that predictions are of; none: of a device that none are made for.
+  std::optional<cuda::GpuRates> rates;
+  cuda::GemmPath path = cuda::GemmPath::kPortable;
+  int64_t least_rows_of_large_tiles = 0;
+};
+
+// Names with a number of rows, of which those that are wanted are measured.
+std::string NameOf(const std::string& what, int64_t rows) {
+  return absl::StrCat(what, " T ", rows);
+}
 
 class Bench {
  public:
   // A sample takes `sample_seconds` or more.
-  Bench(Backend& backend, double sample_seconds)
-      : backend_(backend), sample_seconds_(sample_seconds) {}
+  Bench(Backend& backend, Choice choice, double sample_seconds)
+      : backend_(backend), choice_(std::move(choice)), sample_seconds_(sample_seconds) {}
 
   Backend& backend() { return backend_; }
+  const Choice& choice() const { return choice_; }
+  bool Wants(const std::string& name) const { return std::regex_search(name, choice_.only); }
+  // The numbers of rows of which `what` is wanted.
+  std::vector<int64_t> Wanted(const std::string& what, absl::Span<const int64_t> row_counts) const {
+    std::vector<int64_t> wanted;
+    for (const int64_t rows : row_counts) {
+      if (Wants(NameOf(what, rows))) wanted.push_back(rows);
+    }
+    return wanted;
+  }
 
   // Memory for what is written.
   MatrixView Results(int64_t rows, int64_t cols, DType dtype) {
@@ -77,14 +108,23 @@ class Bench {
     return view;
   }
 
+  // Random numbers in every row, which equal ones take less power than: some rows over and over,
+  // no two of a tile alike.
   std::unique_ptr<PackedMatrix> Weights(const PackSpec& spec) {
-    std::vector<std::byte> encoded(RowBytes(spec.format, spec.num_inputs));
+    constexpr int64_t kRows = 251;
+    const size_t row_bytes = RowBytes(spec.format.weights, spec.num_inputs);
+    std::vector<std::byte> encoded(kRows * row_bytes);
     std::vector<float> row(spec.num_inputs);
-    for (float& value : row) value = Uniform() * 0.02f;
-    EncodeRow(spec.format, row, absl::MakeSpan(encoded));
+    for (int64_t i = 0; i < kRows; ++i) {
+      for (float& value : row) value = Uniform() * 0.02f;
+      EncodeRow(spec.format.weights, row,
+                absl::MakeSpan(encoded).subspan(i * row_bytes, row_bytes));
+    }
     auto packed = backend_.Pack(spec, [&](int64_t begin, int64_t end, absl::Span<std::byte> out) {
       for (int64_t i = begin; i < end; ++i) {
-        std::copy(encoded.begin(), encoded.end(), out.begin() + (i - begin) * encoded.size());
+        const auto from = encoded.begin() + static_cast<ptrdiff_t>(i % kRows * row_bytes);
+        std::copy(from, from + static_cast<ptrdiff_t>(row_bytes),
+                  out.begin() + static_cast<ptrdiff_t>((i - begin) * row_bytes));
       }
       return absl::OkStatus();
     });
@@ -92,10 +132,28 @@ class Bench {
     return *std::move(packed);
   }
 
+  // Logits of a model that is rather sure: some tokens far above the others, which are normal.
+  MatrixView Logits(int64_t rows, int64_t vocabulary) {
+    constexpr int kPeaks = 40;
+    const MatrixView view = Results(rows, vocabulary, DType::kF32);
+    std::normal_distribution<float> normal(0, 2);
+    std::vector<float> row(vocabulary);
+    for (int64_t r = 0; r < rows; ++r) {
+      for (float& logit : row) logit = normal(random_);
+      for (int i = 0; i < kPeaks; ++i) {
+        row[random_() % vocabulary] = 20 - 4 * std::log(static_cast<float>(i + 1));
+      }
+      backend_.CopyIn({reinterpret_cast<const std::byte*>(row.data()), vocabulary * sizeof(float)},
+                      view.Rows(r, 1).data);
+    }
+    return view;
+  }
+
   // The median time of `enqueue`, which waits for nothing, called many times over in a step that is
   // replayed: one by one, small kernels would take as long as the host's launches. A step has whole
   // rounds of so many calls, where they differ in turn.
   void Measure(const Work& work, const std::function<void()>& enqueue, int round = 1) {
+    if (!Wants(work.name)) return;
     const int calls = CallsOfAStep(enqueue, round);
     const StepKey key{.rows = ++num_steps_};
     const auto step = [&] {
@@ -114,6 +172,7 @@ class Bench {
 
   // The same of a call that waits itself, which is part of its time.
   void MeasureWaiting(const Work& work, const std::function<void()>& call) {
+    if (!Wants(work.name)) return;
     call();
     Print(work, 1, call);
   }
@@ -143,11 +202,18 @@ class Bench {
     std::vector<double> samples;
     for (int i = 0; i < kSamples; ++i) samples.push_back(Time(times, run) / times / calls);
     std::sort(samples.begin(), samples.end());
+    const double seconds = samples[kSamples / 2];
     std::printf(
-        "{\"kernel\": \"%s\", \"seconds\": %.9g, \"fastest\": %.9g, \"slowest\": %.9g, "
-        "\"bytes\": %.0f, \"operations\": %.0f}\n",
-        work.name.c_str(), samples[kSamples / 2], samples.front(), samples.back(), work.bytes,
-        work.operations);
+        "{\"kernel\": \"%s%s\", \"seconds\": %.9g, \"fastest\": %.9g, \"slowest\": %.9g, "
+        "\"bytes\": %.0f, \"operations\": %.0f",
+        work.name.c_str(), choice_.variant.c_str(), seconds, samples.front(), samples.back(),
+        work.bytes, work.operations);
+    if (work.predicted.has_value()) {
+      std::printf(", \"predicted\": %.9g, \"ratio\": %.3f, \"bound\": \"%s\", \"waves\": %.2f",
+                  work.predicted->seconds, seconds / work.predicted->seconds,
+                  Name(work.predicted->bound), work.predicted->waves());
+    }
+    std::printf("}\n");
     std::fflush(stdout);
   }
 
@@ -159,6 +225,7 @@ class Bench {
   }
 
   Backend& backend_;
+  const Choice choice_;
   const double sample_seconds_;
   int64_t num_steps_ = 0;
   std::mt19937 random_{1};
@@ -193,12 +260,34 @@ std::vector<std::unique_ptr<PackedMatrix>> CopiesOfWeights(Bench& bench, const P
   return weights;
 }
 
-void MeasureProduct(Bench& bench, const Product& product, absl::Span<const int64_t> row_counts,
+// What is predicted of a product of a GPU whose rates are known.
+std::optional<cuda::KernelCost> Predicted(const Choice& choice, const Product& product,
+                                          int64_t rows, const PackSpec& operands) {
+  if (!choice.rates.has_value()) return std::nullopt;
+  const cuda::ProductShape shape{product.name, product.outputs, product.inputs, product.slices,
+                                 product.gated};
+  const cuda::ImageFormat format = operands.format.activations == ActivationFormat::kFp8 &&
+                                           choice.path == cuda::GemmPath::kPipelined
+                                       ? cuda::ImageFormat::kFp8Pairs
+                                       : cuda::ImageFormatOf(operands.format.weights);
+  const cuda::GemmPlan plan =
+      PlanGemm(rows, cuda::NumTiles(shape.outputs, shape.gated), RunsOf(shape, format), format,
+               {.num_multiprocessors = choice.rates->num_multiprocessors,
+                .shared_bytes = choice.rates->shared_bytes_of_block,
+                .path = choice.path,
+                .least_rows_of_large_tiles = choice.least_rows_of_large_tiles});
+  return CostOfPlan(shape, rows, format, plan, *choice.rates);
+}
+
+void MeasureProduct(Bench& bench, const Product& product, absl::Span<const int64_t> all_row_counts,
                     const PackSpec& operands) {
   Backend& backend = bench.backend();
-  const auto weights = CopiesOfWeights(bench, product, operands);
   const std::string name =
-      std::string(Name(operands.format)) + (operands.fp8_activations ? "xFP8" : "");
+      absl::StrCat("gemm ", product.name, " ", std::string(Name(operands.format.weights)),
+                   operands.format.activations == ActivationFormat::kFp8 ? "xFP8" : "");
+  const std::vector<int64_t> row_counts = bench.Wanted(name, all_row_counts);
+  if (row_counts.empty()) return;  // weights take longer than their products
+  const auto weights = CopiesOfWeights(bench, product, operands);
   // To the residual stream, as serving does, whose products in slices these are.
   GemmEpilogue epilogue{.add_to_out = product.slices > 1};
   if (product.gated) epilogue.activation = Activation::kSilu;
@@ -210,9 +299,10 @@ void MeasureProduct(Bench& bench, const Product& product, absl::Span<const int64
     backend.ReserveForGemm(*weights[0], rows);
     size_t next = 0;
     bench.Measure(
-        {.name = absl::StrCat("gemm ", product.name, " ", name, " T ", rows),
+        {.name = NameOf(name, rows),
          .bytes = static_cast<double>(weights[0]->size_bytes()),
-         .operations = 2.0 * rows * product.outputs * product.inputs},
+         .operations = 2.0 * rows * product.outputs * product.inputs,
+         .predicted = Predicted(bench.choice(), product, rows, operands)},
         [&] { backend.Gemm(x, *weights[next++ % weights.size()], out, epilogue); },
         static_cast<int>(weights.size()));
   }
@@ -233,10 +323,26 @@ void MeasureProducts(Bench& bench, const Shape& shape, absl::Span<const int64_t>
   }
 }
 
+// Attention and its merges as one.
+std::optional<cuda::KernelCost> PredictedAttention(const Choice& choice, const Shape& shape,
+                                                   absl::Span<const AttentionSegment> segments,
+                                                   DType dtype) {
+  if (!choice.rates.has_value()) return std::nullopt;
+  const cuda::AttentionCosts costs = CostOfAttention(
+      segments, {.group = shape.heads / shape.kv_heads, .num_kv_heads = shape.kv_heads},
+      shape.head_dim, dtype, *choice.rates);
+  cuda::KernelCost whole = costs.decode.launches > 0 ? costs.decode : costs.prefill;
+  whole.seconds = costs.decode.seconds + costs.prefill.seconds + costs.merge.seconds;
+  return whole;
+}
+
 // Decode steps: one row of each sequence, all of the same context.
 void MeasureAttention(Bench& bench, const Shape& shape, int sequences, int64_t context,
                       int64_t rows, DType dtype) {
   Backend& backend = bench.backend();
+  const std::string name = absl::StrCat("attention ", std::string(Name(dtype)), " ", sequences,
+                                        " x T ", rows, " at ", context);
+  if (!bench.Wants(name)) return;
   const int64_t kv = int64_t{shape.kv_heads} * shape.head_dim;
   const auto blocks = static_cast<int>((context + 15) / 16);
   auto pool = backend.NewKvPool({.num_layers = 1,
@@ -248,7 +354,7 @@ void MeasureAttention(Bench& bench, const Shape& shape, int sequences, int64_t c
   std::vector<std::vector<int32_t>> tables(sequences, std::vector<int32_t>(blocks));
   // A sequence's keys are those of the first chunk over and over: only where they lie counts.
   const int64_t chunk = std::min<int64_t>(context, 1024);
-  const MatrixView keys = bench.Matrix(chunk, kv, DType::kF32);
+  const MatrixView keys_and_values = bench.Matrix(chunk, 2 * kv, DType::kF32);
   std::vector<AttentionSegment> segments;
   for (int s = 0; s < sequences; ++s) {
     // Scattered, as a pool that has served for a while is.
@@ -258,8 +364,9 @@ void MeasureAttention(Bench& bench, const Shape& shape, int sequences, int64_t c
                                      .first_position = first,
                                      .block_table = tables[s]};
       backend.BeginStep({&segment, 1}, segment.num_rows);
-      const MatrixView part = keys.Rows(0, segment.num_rows);
-      backend.StoreKv(part, part, 0, **pool);
+      backend.ApplyQkNormRopeAndStoreKv(
+          keys_and_values.Rows(0, segment.num_rows),
+          {.num_kv_heads = shape.kv_heads, .head_dim = shape.head_dim}, 0, **pool);
     }
     segments.push_back({.first_row = s * rows,
                         .num_rows = rows,
@@ -272,11 +379,11 @@ void MeasureAttention(Bench& bench, const Shape& shape, int sequences, int64_t c
   backend.ReserveForAttention(**pool, sequences * rows);
   backend.BeginStep(segments, sequences * rows);
   const double seen = context - (rows - 1) / 2.0;
-  bench.Measure({.name = absl::StrCat("attention ", std::string(Name(dtype)), " ", sequences,
-                                      " x T ", rows, " at ", context),
+  bench.Measure({.name = name,
                  .bytes = 2.0 * sequences * context * shape.kv_heads *
                           static_cast<double>(KvVectorBytes(dtype, shape.head_dim)),
-                 .operations = 4.0 * sequences * rows * seen * width},
+                 .operations = 4.0 * sequences * rows * seen * width,
+                 .predicted = PredictedAttention(bench.choice(), shape, segments, dtype)},
                 [&] {
                   backend.PagedAttention(
                       q, **pool, 0, {.scale = 1 / std::sqrt(static_cast<float>(shape.head_dim))},
@@ -294,7 +401,7 @@ void MeasureRows(Bench& bench, const Shape& shape, int64_t rows) {
                 [&] { backend.RmsNorm(x, static_cast<float*>(x.data), 1e-5f, y); });
 }
 
-// What lies between a layer's first product and its attention, in one operation and in its parts.
+// What lies between a layer's first product and its attention.
 void MeasureTurn(Bench& bench, const Shape& shape, int64_t rows) {
   Backend& backend = bench.backend();
   const auto blocks = static_cast<int>((rows + 15) / 16);
@@ -313,21 +420,18 @@ void MeasureTurn(Bench& bench, const Shape& shape, int64_t rows) {
   const RopeTables angles{bench.Matrix(rows, shape.head_dim / 2, DType::kF32),
                           bench.Matrix(rows, shape.head_dim / 2, DType::kF32),
                           RopeTables::Index::kRow};
-  const HeadTurn turn{.num_heads = shape.heads,
-                      .num_kv_heads = shape.kv_heads,
-                      .head_dim = shape.head_dim,
-                      .rotations = &angles};
+  const QkNormRopeParams turn{.num_heads = shape.heads,
+                              .num_kv_heads = shape.kv_heads,
+                              .head_dim = shape.head_dim,
+                              .rotations = &angles};
   // All is read, queries are written, keys and values stored in BF16.
   const double bytes = static_cast<double>(rows * shape.head_dim) *
                        (4 * heads + 4 * shape.heads + 4 * shape.kv_heads);
   bench.Measure({.name = absl::StrCat("turn_and_store T ", rows), .bytes = bytes},
-                [&] { backend.TurnAndStoreKv(qkv, turn, 0, **pool); });
-  bench.Measure({.name = absl::StrCat("rope, store_kv T ", rows), .bytes = bytes},
-                [&] { backend.Backend::TurnAndStoreKv(qkv, turn, 0, **pool); });
+                [&] { backend.ApplyQkNormRopeAndStoreKv(qkv, turn, 0, **pool); });
 }
 
-// What a rank of four does with the gathered partials behind a product, in one operation and in its
-// parts.
+// What a rank of four does with the gathered partials behind a product.
 void MeasureRankSum(Bench& bench, const Shape& shape, int64_t rows) {
   Backend& backend = bench.backend();
   std::vector<MatrixView> partials;
@@ -343,14 +447,17 @@ void MeasureRankSum(Bench& bench, const Shape& shape, int64_t rows) {
       static_cast<double>(rows * shape.hidden) * (4 * 4 + 2 * 4 + SizeOf(backend.operand_dtype()));
   bench.Measure({.name = absl::StrCat("sum of 4 ranks, norm T ", rows), .bytes = bytes},
                 [&] { backend.TreeAddToResidual(partials, update); });
-  bench.Measure({.name = absl::StrCat("tree, residual, norm T ", rows), .bytes = bytes},
-                [&] { backend.Backend::TreeAddToResidual(partials, update); });
 }
 
 // Choosing tokens as decoding does, with the model's own log-probability of each.
 void MeasureSampling(Bench& bench, const Shape& shape, int64_t rows) {
   Backend& backend = bench.backend();
-  const MatrixView logits = bench.Matrix(rows, shape.vocabulary, DType::kF32);
+  if (!bench.Wants(NameOf("sample greedy", rows)) && !bench.Wants(NameOf("sample top-p", rows)) &&
+      !bench.Wants(NameOf("sample temperature", rows)) &&
+      !bench.Wants(NameOf("log_softmax", rows))) {
+    return;
+  }
+  const MatrixView logits = bench.Logits(rows, shape.vocabulary);
   const double bytes = 4.0 * static_cast<double>(rows * shape.vocabulary);
   const SamplingOptions greedy{.temperature = 0}, all{.temperature = 0.8f};
   const SamplingOptions top_p{.temperature = 0.8f, .top_p = 0.9f};
@@ -388,21 +495,40 @@ absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(const absl::StatusOr<Device
                      [](const std::string& why) { std::fprintf(stderr, "%s\n", why.c_str()); });
 }
 
-int Run(const std::string& device_text, const std::string& scale) {
-  const auto backend = OpenBackend(ParseDevice(device_text));
-  if (!backend.ok()) {
-    std::fprintf(stderr, "sluice-gpu-bench: %s\n", std::string(backend.status().message()).c_str());
-    return 1;
-  }
-  const bool is_small = scale == "small";
-  const Shape& shape = is_small ? kSmall : kLlama8b;
-  Bench bench(**backend, is_small ? 1e-3 : 30e-3);
+// The backend of a GPU that has passed its check by `products`, whose work is planned otherwise.
+absl::StatusOr<std::unique_ptr<Backend>> OpenVariant(const DeviceId& device,
+                                                     const GpuPlanOptions& plan) {
+  const auto wanted = WantedProducts();
+  if (!wanted.ok()) return wanted.status();
+  const int index = device.index.value_or(0);
+  const DriverFacts facts = QueryGpus();
+  if (absl::Status usable = CheckGpu(facts, index); !usable.ok()) return usable;
+  const auto products = ProductsUpTo(facts.gpus[index], *wanted);
+  if (!products.ok()) return products.status();
+  return MakeGpuBackend(index, {.products = products->back(), .plan = plan});
+}
+
+// What is predicted for the device, if it is a GPU: an H200 has more memory than an H100.
+Choice ChoiceFor(Backend& backend, const DeviceId& device, const std::string& only) {
+  Choice choice{.only = std::regex(only)};
+  if (device.kind != DeviceKind::kCuda) return choice;
+  const auto wanted = WantedProducts();
+  const GpuProducts products =
+      wanted.ok() ? wanted->value_or(GpuProducts::kFp8) : GpuProducts::kFp8;
+  choice.path = cuda::PathOf(products);
+  const auto memory = backend.memory();
+  const bool is_h200 = memory.has_value() && memory->total_bytes > uint64_t{100} << 30;
+  choice.rates = is_h200 ? cuda::kH200Rates : cuda::kH100Rates;
+  return choice;
+}
+
+void MeasureAll(Bench& bench, const Shape& shape, bool is_small) {
   const std::vector<int64_t> row_counts =
-      is_small ? std::vector<int64_t>{1, 8, 64} : std::vector<int64_t>{1, 16, 64, 256, 2048};
+      is_small ? std::vector<int64_t>{1, 8, 64} : std::vector<int64_t>{1, 16, 32, 64, 256, 2048};
   MeasureProducts(bench, shape, row_counts, {.format = WeightFormat::kBF16});
   MeasureProducts(bench, shape, row_counts, {.format = WeightFormat::kFp8});
   MeasureProducts(bench, shape, row_counts,
-                  {.format = WeightFormat::kFp8, .fp8_activations = true});
+                  {.format = {WeightFormat::kFp8, ActivationFormat::kFp8}});
   const int64_t batch = is_small ? 8 : 64;
   MeasureProducts(bench, shape, {1, batch}, {.format = WeightFormat::kInt8});
   MeasureProducts(bench, shape, {1, batch}, {.format = WeightFormat::kInt4});
@@ -420,6 +546,70 @@ int Run(const std::string& device_text, const std::string& scale) {
     MeasureRankSum(bench, shape, rows);
     MeasureSampling(bench, shape, std::min<int64_t>(rows, 64));
   }
+}
+
+// The products of a layer where plans differ, one variant after another. All have the same bits.
+int Tune(const DeviceId& device, const Shape& shape, Choice choice, double sample_seconds) {
+  const std::vector<int64_t> row_counts = {1, 17, 32, 48, 64, 128};
+  const std::pair<const char*, GpuPlanOptions> variants[] = {
+      {" [as planned]", {}},
+      {" [large tiles from 17 rows]", {.least_rows_of_large_tiles = 17}},
+      {" [large tiles from 33 rows]", {.least_rows_of_large_tiles = 33}},
+      {" [large tiles from 65 rows]", {.least_rows_of_large_tiles = 65}},
+      {" [no kernel begins early]", {.kernels_overlap = false}}};
+  for (const auto& [name, plan] : variants) {
+    const auto backend = OpenVariant(device, plan);
+    if (!backend.ok()) {
+      std::fprintf(stderr, "sluice-gpu-bench: %s\n", backend.status().ToString().c_str());
+      return 1;
+    }
+    choice.variant = name;
+    choice.least_rows_of_large_tiles = plan.least_rows_of_large_tiles;
+    Bench bench(**backend, choice, sample_seconds);
+    MeasureProducts(bench, shape, row_counts, {.format = WeightFormat::kBF16});
+    MeasureRows(bench, shape, 1);
+    MeasureTurn(bench, shape, 1);
+  }
+  return 0;
+}
+
+struct Flags {
+  std::string device, scale, only;
+  bool tune = false;
+};
+
+std::optional<Flags> ParseFlags(const std::vector<std::string>& arguments) {
+  if (arguments.size() < 2) return std::nullopt;
+  Flags flags{.device = arguments[0], .scale = arguments[1]};
+  if (flags.scale != "small" && flags.scale != "full") return std::nullopt;
+  for (size_t i = 2; i < arguments.size(); ++i) {
+    if (arguments[i] == "--tune") {
+      flags.tune = true;
+    } else if (arguments[i] == "--only" && i + 1 < arguments.size()) {
+      flags.only = arguments[++i];
+    } else {
+      return std::nullopt;
+    }
+  }
+  return flags;
+}
+
+int Run(const Flags& flags) {
+  const absl::StatusOr<DeviceId> device = ParseDevice(flags.device);
+  const auto backend = OpenBackend(device);
+  if (!backend.ok()) {
+    std::fprintf(stderr, "sluice-gpu-bench: %s\n", std::string(backend.status().message()).c_str());
+    return 1;
+  }
+  const bool is_small = flags.scale == "small";
+  const Shape& shape = is_small ? kSmall : kLlama8b;
+  const double sample_seconds = is_small ? 1e-3 : 30e-3;
+  const Choice choice = ChoiceFor(**backend, *device, flags.only);
+  if (flags.tune && device->kind == DeviceKind::kCuda) {
+    return Tune(*device, shape, choice, sample_seconds);
+  }
+  Bench bench(**backend, choice, sample_seconds);
+  MeasureAll(bench, shape, is_small);
   return 0;
 }
 
@@ -428,9 +618,13 @@ int Run(const std::string& device_text, const std::string& scale) {
 
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
-  if (arguments.size() == 2 && (arguments[1] == "small" || arguments[1] == "full")) {
-    return sluice::testing::Run(arguments[0], arguments[1]);
+  if (const auto flags = sluice::testing::ParseFlags(arguments)) {
+    return sluice::testing::Run(*flags);
   }
-  std::fprintf(stderr, "usage: sluice-gpu-bench DEVICE small|full, such as cuda:0 full\n");
+  std::fprintf(stderr,
+               "usage: sluice-gpu-bench DEVICE small|full [--only REGEX] [--tune], such as cuda:0 "
+               "full --only \"gemm.* T 64$\"\n"
+               "--only: kernels whose names have a part that matches. --tune: products of a GPU by "
+               "several plans.\n");
   return 2;
 }

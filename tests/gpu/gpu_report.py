@@ -128,17 +128,26 @@ def _attention_rows(figures, bandwidth):
     return rows
 
 
+def _prediction(kernel):
+    """(time and bound, measured over predicted) of a kernel that kernels/cuda/roofline.h knows."""
+    if "predicted" not in kernel:
+        return "-", "-"
+    return f"{1e6 * kernel['predicted']:,.1f} us, {kernel['bound']}", f"{kernel['seconds'] / kernel['predicted']:.2f}"
+
+
 def kernel_table(seen):
     figures, bandwidth, peak = _figures(seen, "kernel-speed"), *ceilings(seen)
     if not figures or bandwidth <= 0:
         return ""
     mark = _mark(seen, "kernel-speed")
-    lines = [f"| kernel{mark} | time | of copies | of the best product |", "|---|---|---|---|"]
+    lines = [f"| kernel{mark} | time | predicted, bound by | ratio | of copies | of the best product |",
+             "|---|---|---|---|---|---|"]
     for kernel in figures.get("kernels", []):
         seconds = kernel["seconds"]
         of_peak = f"{kernel['operations'] / seconds / peak:.0%}" if peak > 0 and kernel["operations"] > 0 else "-"
-        lines.append(f"| {kernel['kernel']} | {1e6 * seconds:,.1f} us | {kernel['bytes'] / seconds / bandwidth:.0%} | "
-                     f"{of_peak} |")
+        predicted, ratio = _prediction(kernel)
+        lines.append(f"| {kernel['kernel']} | {1e6 * seconds:,.1f} us | {predicted} | {ratio} | "
+                     f"{kernel['bytes'] / seconds / bandwidth:.0%} | {of_peak} |")
     return "\n".join(lines) + "\n"
 
 

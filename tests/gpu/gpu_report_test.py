@@ -28,6 +28,16 @@ class ReportTest(unittest.TestCase):
         self.assertIn("| ranks | failed | --tp 4: other / tokens |", text)
         self.assertIn("| kernels | passed | 200 cases, 3 skipped |", text)
 
+    def test_a_kernel_stands_beside_its_prediction(self):
+        seen = h200()
+        seen["parts"]["kernel-speed"]["figures"]["kernels"] = [
+            {"kernel": "gemm o BF16 T 1", "seconds": 15e-6, "bytes": 33554432, "operations": 33554432,
+             "predicted": 12e-6, "ratio": 1.25, "bound": "memory", "waves": 0.97},
+            {"kernel": "rms_norm T 1", "seconds": 3e-6, "bytes": 24576, "operations": 0}]
+        text = gpu_report.kernel_table(seen)
+        self.assertIn("| gemm o BF16 T 1 | 15.0 us | 12.0 us, memory | 1.25 | 52% |", text)
+        self.assertIn("| rms_norm T 1 | 3.0 us | - | - |", text)
+
     def test_the_page_has_a_place_for_it(self):
         with open(os.path.join(HERE, "..", "..", "docs", "performance.md")) as file:
             document = file.read()

@@ -19,7 +19,7 @@ sys.path.insert(0, HERE)
 
 import parts  # noqa: E402
 from context import Context  # noqa: E402
-from run import CutShort, Failed, Limit, Skipped  # noqa: E402
+from run import CutShort, Failed, Limit, Skipped, keep_logs  # noqa: E402
 
 FORMAT = 1  # of the file
 
@@ -44,6 +44,9 @@ def parse_flags():
                         help="a small trained model")
     parser.add_argument("--scratch", default="", metavar="DIR", help="for the random model, 16 GB; default: /dev/shm or "
                         "the folder for temporary files, whichever has room")
+    parser.add_argument("--large_model", default="", metavar="DIR", help="the random model of 8B: made where it is missing, "
+                        "and kept. While DIR.part is there, it is waited for. Default: made anew, and removed")
+    parser.add_argument("--logs", default="", metavar="DIR", help="all that each program writes, a file for each")
     parser.add_argument("--list", action="store_true", help="the parts and their times")
     flags = parser.parse_args()
     if flags.device == "cpu" and flags.gpu_instructions != "auto":
@@ -165,6 +168,7 @@ def main():
         for part in parts.PARTS:
             print(f"{part.name:12} {part.most_seconds(bool(flags.only)):4} s  {part.what}")
         return 0
+    keep_logs(flags.logs)
     chosen = chosen_parts(flags.only)
     if not chosen:
         sys.exit(f"gpu-prove: no part is called like {flags.only}; --list names them")

@@ -6,8 +6,14 @@ import re
 import select
 import signal
 import subprocess
+import sys
 import tempfile
 import time
+
+# In a bundle it lies beside this file.
+sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "testing"))
+
+from pipeline import Pipeline  # noqa: E402
 
 STOP_SECONDS = 20  # for `sluice up` to end by itself
 KILL_SECONDS = 10  # for the system to end a program that was killed: a driver may hold it
@@ -53,6 +59,24 @@ class Limit:
             raise CutShort(f"no time was left for {what}")
 
 
+LOGS = []  # the folder where keep_logs() has all output kept, if it was called with one
+
+
+def keep_logs(folder):
+    """Has all that programs write kept in files of `folder`, a file for each program that is run."""
+    if folder:
+        os.makedirs(folder, exist_ok=True)
+        LOGS[:] = [folder]
+
+
+def keep_log(command, said, complained):
+    if not LOGS:
+        return
+    name = f"{time.strftime('%H%M%S')}-{os.path.basename(command[0])}-"
+    with tempfile.NamedTemporaryFile("w", prefix=name, suffix=".log", dir=LOGS[0], delete=False) as file:
+        file.write(f"{' '.join(command)}\n--- stdout\n{said}\n--- stderr\n{complained}\n")
+
+
 def last_words(text, most=12):
     lines = [line for line in text.strip().splitlines() if line.strip()]
     return "\n".join(lines[-most:])
@@ -74,6 +98,7 @@ def run(command, limit, env=None, accept=(0,), seen=None):
         is_done = wait(process, limit)
         kill(process)
         said, complained = read(out), read(err)
+    keep_log(command, said, complained)
     if seen is not None:
         seen(said)
     if not is_done:
@@ -123,45 +148,26 @@ def readable(file, limit):
     return False
 
 
-class Up:
+class Up(Pipeline):
     """`sluice up` from its start to its end."""
 
     def __init__(self, bin_folder, flags, limit):
         limit.check("sluice up")
-        self.log = tempfile.NamedTemporaryFile("w+", prefix="sluice-up-", suffix=".log")
-        begin = time.monotonic()
-        self.process = subprocess.Popen([os.path.join(bin_folder, "sluice"), "up", "--port", "0", *flags],
-                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log, text=True,
-                                        start_new_session=True)
-        # A line, or the end of the program.
-        is_in_time = readable(self.process.stdout, limit)
-        line = self.process.stdout.readline() if is_in_time else ""
-        self.ready_seconds = time.monotonic() - begin
-        if not line.startswith("ready "):
+        super().__init__(os.path.join(bin_folder, "sluice"), *flags, keep_log=True, new_session=True,
+                         await_line=lambda file: readable(file, limit))
+        if not self.is_ready:
             self.stop()
-            kind = Failed if is_in_time else CutShort
+            kind = Failed if self.is_in_time else CutShort
             raise kind(f"sluice up {' '.join(flags)} is not ready after {self.ready_seconds:.0f} s: "
-                       + last_words(self.said()))
-        self.endpoint = line.split()[1]
+                       + last_words(self.log_text()))
 
-    def said(self):
-        with open(self.log.name, errors="replace") as file:
-            return file.read()
-
-    def pids(self, process):
+    def pids_of(self, process):
         """Of the processes called so that were started, in order; the last one is alive, if any is."""
-        return [int(pid) for pid in re.findall(rf"process-started process={re.escape(process)} pid=(\d+)", self.said())]
+        return [int(pid) for pid in re.findall(rf"process-started process={re.escape(process)} pid=(\d+)", self.log_text())]
 
-    def stop(self):
+    def stop(self, seconds=STOP_SECONDS):
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-            wait(self.process, Limit(STOP_SECONDS))
+            wait(self.process, Limit(seconds))
             kill(self.process)
         self.process.stdout.close()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.stop()
-        self.log.close()

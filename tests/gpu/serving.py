@@ -94,16 +94,16 @@ def compare(context, alone, name, flags, requests):
 
 def expect_no_loss(context, name, up):
     """What was computed twice may be right and is a fault all the same. Steps that a device does not record are slower, no more."""
-    lost = re.search(r" replica-lost .*status=(.*)", up.said())
+    lost = re.search(r" replica-lost .*status=(.*)", up.log_text())
     if lost:
         raise Failed(f"a step failed and was computed again: {lost[1]}")
-    for reason in sorted(set(re.findall(r" steps-unrecorded reason=(.*)", up.said()))):
+    for reason in sorted(set(re.findall(r" steps-unrecorded reason=(.*)", up.log_text()))):
         context.note(f"{name}: steps are not recorded: {reason}")
 
 
 def rings_of(up):
     """How many stages read their rows out of the memory of the one before, and why others do not. On CPUs none does."""
-    said = up.said()
+    said = up.log_text()
     return {"opened": said.count(" ring-opened "), "unused": sorted(set(re.findall(r" ring-unused status=(.*)", said)))}
 
 
@@ -163,7 +163,7 @@ def read_while_killing(context, up, victim, stream):
         pause, last = max(pause, now - last) if killed else 0.0, now
         text += piece
         if not killed and text.count(b"\n") > 2:
-            os.kill(up.pids(victim)[-1], signal.SIGKILL)
+            os.kill(up.pids_of(victim)[-1], signal.SIGKILL)
             killed = True
     raise CutShort(f"the stream was cut off {'after' if killed else 'before'} the death of {victim}")
 

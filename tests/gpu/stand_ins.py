@@ -50,7 +50,7 @@ class Parts:
     def __init__(self, folder, device="cuda:0"):
         self.folder = folder
         self.put_kept = []  # what was written down on the way
-        flags = types.SimpleNamespace(bin=folder, tests=folder, device=device, model="/model", gpu_instructions="auto",
+        flags = types.SimpleNamespace(bin=folder, tests=folder, device=device, model="/model", gpu_instructions="auto", large_model="",
                                       scratch="", minutes=1, only="")
         self.context = Context(flags, Limit(60))
 

@@ -104,7 +104,7 @@ def models(context):
 # ---- compute-sanitizer ----
 
 SANITIZED = ["kernels_backend_norm_test", "kernels_backend_sum_to_residual_test", "kernels_backend_gemm_test",
-             "kernels_backend_attention_test", "kernels_backend_turn_and_store_test", "kernels_backend_sample_test",
+             "kernels_backend_attention_test", "kernels_backend_qk_norm_rope_store_kv_test", "kernels_backend_sample_test",
              "kernels_backend_softmax_test"]
 # However little is left for it: a program is first read through before it computes anything.
 LEAST_SANITIZER_SECONDS = 40

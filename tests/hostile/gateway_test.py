@@ -18,7 +18,7 @@ import time
 import unittest
 
 from beside import AttackProcess, SLACK_S, hold_to_bounds, peak_mib, show
-from processes import BIN, PROMPT, STORYTELLER, Up, free_port, listeners_of, main
+from processes import BIN, PROMPT, STORYTELLER, Up, free_ports, listeners_of, main
 
 MEMORY_MIB = 256  # of the chart's gateway
 LATEST_S = 1  # for the first token of any request: the first that comes while others hold everything
@@ -39,7 +39,7 @@ class Pipeline:
         with open(tokens, "w") as file:
             for name in ("good", "hostile"):
                 file.write(f"{hashlib.sha256(name.encode()).hexdigest()} {name}\n")
-        self.metrics_port = free_port()
+        self.metrics_port = free_ports(7)
         self.up = Up("--model", model, "--tokens", tokens, "--metrics_port", str(self.metrics_port))
 
     def stop(self):

@@ -7,6 +7,7 @@
 #include "kernels/reference/reference_backend.h"
 #include "tests/kernels/checked_result.h"
 #include "tests/kernels/testing/paged_sequence.h"
+#include "tests/kernels/testing/primitives.h"
 #include "tests/kernels/testing/tensors.h"
 
 namespace sluice::testing {
@@ -42,7 +43,7 @@ Sequence Stored(const HeadShape& heads, const AttentionShape& shape, int64_t ind
   const AttentionSegment segment = sequence.Segment(0, shape.context);
   backend.BeginStep({&segment, 1}, shape.context);
   for (int layer = 0; layer < shape.layers; ++layer) {
-    backend.StoreKv(k.view(), v.view(), layer, pool);
+    StoreKv(backend, k.view(), v.view(), layer, pool);
   }
   return sequence;
 }

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "kernels/communicator/communicator.h"
+#include "kernels/communicator.h"
 
 namespace sluice::testing {
 

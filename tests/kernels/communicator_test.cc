@@ -1,5 +1,5 @@
 // What every transport owes its callers, whether its ranks are threads or processes.
-#include "kernels/communicator/communicator.h"
+#include "kernels/communicator.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -274,14 +274,29 @@ TEST(WeightFormat, Int6IsInt8OfTheSameNumbers) {
   const std::vector<float> row = RandomRow(96, 1, 11);
   const auto int6 = Encoded(kInt6, row);
   std::vector<std::byte> int8(RowBytes(kInt8, 96));
-  Int8FromInt6(int6, absl::MakeSpan(int8));
+  RegroupRows(kInt6, int6, kInt8, absl::MakeSpan(int8));
   EXPECT_EQ(Decoded(kInt8, int8, 96), Decoded(kInt6, int6, 96));
+}
+
+TEST(WeightFormat, LargeGroupsOfInt8AreSmallOnesOfTheSameScaleAndNumbers) {
+  std::vector<float> row = RandomRow(192, 1, 12);
+  row[40] = 100;  // in the second half of a group, whose first half then has its scale
+  const auto large = Encoded(kInt8G64, row);
+  std::vector<std::byte> small(RowBytes(kInt8, 192));
+  RegroupRows(kInt8G64, large, kInt8, absl::MakeSpan(small));
+  EXPECT_EQ(Decoded(kInt8, small, 192), Decoded(kInt8G64, large, 192));
+  EXPECT_EQ(ScaleOf(absl::MakeConstSpan(small)), ScaleOf(absl::MakeConstSpan(small).subspan(34)));
+  const std::vector<float> decoded = Decoded(kInt8G64, large, 192);
+  for (size_t i = 0; i < row.size(); ++i) {
+    EXPECT_NEAR(decoded[i], row[i], (i < 64 ? 100.0 : 4.0) / 127 * 0.51) << i;
+  }
 }
 
 TEST(WeightFormat, EveryProcessorFindsTheSameBits) {
   std::vector<float> row = RandomRow(32 * 1000, 0.02f, 7);
   for (size_t i = 0; i < row.size(); i += 7) row[i] = std::round(row[i] * 100) / 100;  // ties
-  for (const WeightFormat format : {kInt8, kInt6, kInt4, kFp8}) {
+  for (const WeightFormatTraits& traits : kWeightFormats) {
+    const WeightFormat format = traits.format;
     const auto expected = Encoded(format, row);
     for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
       hwy::SetSupportedTargetsForTest(target);

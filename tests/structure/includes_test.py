@@ -14,7 +14,7 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FOLDERS = ("kernels", "services", "orchestrator", "clients")
+FOLDERS = ("kernels", "services", "orchestrator", "clients", "tests/gpu/emulator", "tests/gpu/host")
 
 # Which dependency gives a header that is not ours, by the beginning of its path; the first that fits.
 OTHERS = (
@@ -121,7 +121,7 @@ class IncludesTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as name:
             root = pathlib.Path(name)
             for folder in FOLDERS:
-                os.mkdir(root / folder)
+                os.makedirs(root / folder)
             (root / "kernels/CMakeLists.txt").write_text("sluice_library(NAME low SRCS low.cc)")
             (root / "kernels/low.h").write_text("#include <vector>\n")
             (root / "kernels/low.cc").write_text('#include "kernels/low.h"\n')

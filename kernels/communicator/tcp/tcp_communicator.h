@@ -20,7 +20,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "kernels/communicator/communicator.h"
+#include "kernels/communicator.h"
 #include "kernels/communicator/rendezvous_store.h"
 #include "kernels/communicator/tcp/tls_stream.h"
 #include "kernels/communicator/wiring_identity.h"

@@ -69,8 +69,8 @@ DriverFacts QueryGpus() {
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(int index, GpuBackendOptions options) {
-  absl::StatusOr<std::unique_ptr<cuda::Gpu>> gpu = cuda::OpenCudaGpu(
-      index, options.products, std::move(options.on_lost), options.planned_multiprocessors);
+  absl::StatusOr<std::unique_ptr<cuda::Gpu>> gpu =
+      cuda::OpenCudaGpu(index, options.products, std::move(options.on_lost), options.plan);
   if (!gpu.ok()) return gpu.status();
   auto backend =
       cuda::CudaBackend::Create(*std::move(gpu), {.on_unrecorded = std::move(options.on_unrecorded),

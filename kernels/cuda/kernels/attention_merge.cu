@@ -56,6 +56,7 @@ SIMT_DEVICE void MergeSplitsOf(const MergeSplitsTask& task, const MergeTile& til
 }
 
 SIMT_KERNEL(kThreads, 4) MergeTiles(SIMT_TASK MergeSplitsTask task) {
+  LetKernelsBehindBegin();
   const int num_tiles = *task.num_tiles, blocks = static_cast<int>(NumBlocks());
   const int num_rows = NumMergeRows(task.tiles, num_tiles, task.num_kv_heads);
   int index = static_cast<int>(Block());

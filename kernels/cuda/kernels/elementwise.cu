@@ -31,9 +31,6 @@ SIMT_KERNEL(kThreads, 4) ChangeElements(SIMT_TASK ElementwiseTask task) {
   ForElements(task.x.rows, task.x.cols, [&](int64_t row, int64_t col) {
     float* const x = RowOf(task.x, row) + col;
     switch (task.kind) {
-      case ElementwiseKind::kAddBias:
-        *x += RowOf(task.operand, 0)[col];
-        break;
       case ElementwiseKind::kScale:
         *x *= task.factor;
         break;

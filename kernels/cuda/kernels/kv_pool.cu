@@ -12,6 +12,7 @@ constexpr int kHeadsAtATime = kThreads / kWarpSize;
 
 // A warp takes a head's vector of a row: first those of the queries, then keys, then values.
 SIMT_KERNEL(kThreads, 8) StoreHeads(SIMT_TASK StoreKvTask task) {
+  LetKernelsBehindBegin();
   const auto heads = static_cast<unsigned>(HeadsOfRow(task));
   const auto index = static_cast<unsigned>(Block()) * kHeadsAtATime + Thread() / kWarpSize;
   const bool has_vector = index < task.keys.rows * heads;

@@ -6,7 +6,6 @@
 namespace sluice::cuda::SIMT_NAMESPACE {
 
 void Norm(Stream stream, const NormTask& task);
-void Rope(Stream stream, const RopeTask& task);
 void Elementwise(Stream stream, const ElementwiseTask& task);
 void SumToResidual(Stream stream, const SumToResidualTask& task);
 void TreeAdd(Stream stream, const TreeAddTask& task);

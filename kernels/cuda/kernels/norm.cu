@@ -10,6 +10,7 @@ namespace {
 // A block normalises one group of a row: thread i has its sum i. Weights, which no kernel writes,
 // come while the kernels before this one end.
 SIMT_KERNEL(kNormSums, 2) NormGroup(SIMT_TASK NormTask task) {
+  LetKernelsBehindBegin();
   Held held, weights;
   Load(task.weight, task.width, weights);
   WaitForKernelsBefore();

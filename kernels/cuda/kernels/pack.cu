@@ -121,9 +121,7 @@ SIMT_DEVICE void PackFp8Pairs(const PackTask& task, int64_t row, const std::byte
 SIMT_KERNEL(kThreads, 4) PackRow(SIMT_TASK PackTask task) {
   WaitForKernelsBefore();
   const int64_t row = task.first_row + Block();
-  const auto row_bytes =
-      static_cast<int64_t>(RowBytes(StoredFormat(task.weights.format), task.weights.num_inputs));
-  const std::byte* const from = task.rows + Block() * row_bytes;
+  const std::byte* const from = task.rows + Block() * task.row_bytes;
   switch (task.weights.format) {
     case ImageFormat::kInt8:
       return PackQuantizedRow<ImageFormat::kInt8>(task, row, from);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/cuda/kernels/sample_stretch.h"
+#include "kernels/cuda/kernels/sample_weights.h"
 #include "kernels/cuda/kernels/select.h"
 #include "kernels/cuda/sample.h"
 
@@ -59,7 +60,7 @@ class RowChoice {
     return (double{logit} - double{largest_}) * inverse_temperature;
   }
   SIMT_DEVICE double WeightOf(float logit) const {
-    return ExpOfNegative(LogWeight(logit, inverse_temperature_));
+    return WeightOfLogit(logit, largest_, inverse_temperature_);
   }
   SIMT_DEVICE double TotalWeight() {
     return Sum(count_, [&](int64_t i) { return weights_[i]; });
@@ -150,7 +151,10 @@ class RowChoice {
       threshold = Larger()(threshold, NumberOfKey(cut.key));
     }
     if (request_.top_p < 1 && !limited) {
-      const double total = Sum(size_, [&](int64_t i) { return WeightOf(all_[i]); });
+      // At their tokens' places until Gather(), as StretchWeights has left them.
+      const double total = request_.dynatemp_range == 0
+                               ? Sum(size_, [&](int64_t i) { return weights_[i]; })
+                               : Sum(size_, [&](int64_t i) { return WeightOf(all_[i]); });
       target = double{request_.top_p} * total;
       // All tokens below this weight together weigh less than what the nucleus leaves out.
       const double least = (1 - double{request_.top_p}) * total / static_cast<double>(size_) / 2;
@@ -159,13 +163,25 @@ class RowChoice {
     if (request_.min_p > 0 && !limited) {
       threshold = Larger()(threshold, LogitOfWeight(request_.min_p));
     }
-    Gather(threshold);
+    if (IsWeighedWhole()) {
+      count_ = size_;
+    } else {
+      Gather(threshold);
+    }
     if (request_.top_p < 1 && limited) target = double{request_.top_p} * TotalWeight();
     if (target >= 0) {
       KeepMass(target, [&](int64_t i) { return logits_[i]; });
     }
     const double least = request_.min_p;  // the largest weight is 1
     if (least > 0) KeepIf([&](int64_t i) { return weights_[i] >= least; });
+  }
+
+  // Whether StretchWeights has left all that Gather() would: no token is left out.
+  SIMT_DEVICE bool IsWeighedWhole() {
+    if (!WeighsAllTokens(request_, size_) || request_.top_p < 1) return false;
+    return OverStretches<int64_t>(0, Plus(), [](const SampleStretch& each) {
+             return int64_t{each.num_weighed};
+           }) == size_;
   }
 
   // The tokens whose logit is at least `threshold`: each warp those of a stretch of the row.

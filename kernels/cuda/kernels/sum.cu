@@ -48,6 +48,7 @@ SIMT_DEVICE void AddHeld(const SumToResidualTask& task, int64_t begin, Held& add
 template <int kCount>
 SIMT_KERNEL(kNormSums, 2)
 AddSum(SIMT_TASK SumToResidualTask task) {
+  LetKernelsBehindBegin();
   Held held, weights;
   const int64_t width = task.residual.cols;
   const bool has_norm = task.normed.data != nullptr;

@@ -10,7 +10,6 @@ namespace sluice::cuda::SIMT_NAMESPACE {
 
 const Kernels& KernelTable() {
   static const Kernels kernels = {.norm = Norm,
-                                  .rope = Rope,
                                   .elementwise = Elementwise,
                                   .tree_add = TreeAdd,
                                   .sum_to_residual = SumToResidual,

@@ -64,6 +64,7 @@ SIMT_DEVICE Words PieceOf(const TokenImageTask& task, int64_t row, unsigned piec
 }
 
 SIMT_KERNEL(kThreads, 4) WriteTokenImage(SIMT_TASK TokenImageTask task) {
+  LetKernelsBehindBegin();
   WaitForKernelsBefore();
   // Divisions of 64 bits would take longer than what is read and written. An image of less than 64 GiB
   // has fewer pieces.

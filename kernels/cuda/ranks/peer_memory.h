@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "kernels/communicator/communicator.h"
+#include "kernels/communicator.h"
 #include "kernels/communicator/sealed_memory.h"
 #include "kernels/cuda/gpu.h"
 #include "kernels/gpu_ranks/introduction.h"

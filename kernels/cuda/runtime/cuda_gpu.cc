@@ -250,7 +250,7 @@ absl::StatusOr<std::unique_ptr<Recording>> CudaGpu::RecordWork(
 
 absl::StatusOr<std::unique_ptr<Gpu>> OpenCudaGpu(int index, GpuProducts products,
                                                  std::function<void(absl::Status)> on_lost,
-                                                 int planned_multiprocessors) {
+                                                 const GpuPlanOptions& plan) {
   int count = 0;
   SLUICE_RETURN_IF_CUDA_ERROR(cudaGetDeviceCount(&count));
   if (index < 0 || index >= count) {
@@ -271,15 +271,17 @@ absl::StatusOr<std::unique_ptr<Gpu>> OpenCudaGpu(int index, GpuProducts products
   }
   SLUICE_RETURN_IF_CUDA_ERROR(cudaSetDevice(index));
   on_gpu::PrepareKernels();
+  on_gpu::LetKernelsOverlap(plan.kernels_overlap);
   cudaStream_t stream = nullptr;
   SLUICE_RETURN_IF_CUDA_ERROR(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   // GPUs of one major version are held to add alike.
   GpuProperties properties{.backend_name = BackendName(absl::StrCat("cuda sm_", device.major, "x"),
                                                        path, MultiplyFp8(products), kBitsVersion),
-                           .num_multiprocessors = planned_multiprocessors > 0
-                                                      ? planned_multiprocessors
+                           .num_multiprocessors = plan.multiprocessors > 0
+                                                      ? plan.multiprocessors
                                                       : device.multiProcessorCount,
                            .shared_bytes = device.sharedMemPerBlockOptin,
+                           .least_rows_of_large_tiles = plan.least_rows_of_large_tiles,
                            .gemm_path = path,
                            .multiplies_fp8 = MultiplyFp8(products)};
   return std::make_unique<CudaGpu>(index, std::move(properties), stream, std::move(on_lost));

@@ -8,15 +8,16 @@
 #include "absl/status/statusor.h"
 #include "kernels/cuda/gpu.h"
 #include "kernels/gpu/gpu_facts.h"
+#include "kernels/gpu/gpu_plan_options.h"
 
 namespace sluice::cuda {
 
 // The GPU that the runtime numbers `index`. FAILED_PRECONDITION where there is none, the driver is
 // missing or too old, the GPU is older than compute capability 8.0, or it can't take `products`.
-// `on_lost`, `planned_multiprocessors`: see GpuBackendOptions (kernels/gpu/gpu_devices.h).
+// `on_lost`, `plan`: see GpuBackendOptions (kernels/gpu/gpu_devices.h).
 absl::StatusOr<std::unique_ptr<Gpu>> OpenCudaGpu(int index,
                                                  GpuProducts products = GpuProducts::kPortable,
                                                  std::function<void(absl::Status)> on_lost = {},
-                                                 int planned_multiprocessors = 0);
+                                                 const GpuPlanOptions& plan = {});
 
 }  // namespace sluice::cuda

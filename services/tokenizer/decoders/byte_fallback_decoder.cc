@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "services/tokenizer/utf8.h"
+#include "services/tokenizer/text/utf8.h"
 
 namespace sluice {
 namespace {

@@ -3,8 +3,8 @@
 #include <string>
 #include <utility>
 
-#include "services/tokenizer/byte_alphabet.h"
-#include "services/tokenizer/utf8.h"
+#include "services/tokenizer/text/byte_alphabet.h"
+#include "services/tokenizer/text/utf8.h"
 
 namespace sluice {
 namespace {

@@ -9,7 +9,7 @@
 #include "services/tokenizer/decoders/replace_decoder.h"
 #include "services/tokenizer/decoders/strip_decoder.h"
 #include "services/tokenizer/decoders/word_decoders.h"
-#include "services/tokenizer/json_place.h"
+#include "services/tokenizer/text/json_place.h"
 
 namespace sluice {
 namespace {

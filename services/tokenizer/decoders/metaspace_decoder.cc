@@ -3,8 +3,8 @@
 #include <string>
 #include <utility>
 
-#include "services/tokenizer/json_place.h"
-#include "services/tokenizer/metaspace.h"
+#include "services/tokenizer/text/json_place.h"
+#include "services/tokenizer/text/metaspace.h"
 
 namespace sluice {
 namespace {

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "services/tokenizer/decoders/whole_token_stage.h"
-#include "services/tokenizer/json_place.h"
 #include "services/tokenizer/regex/regex_json.h"
-#include "services/tokenizer/utf8.h"
+#include "services/tokenizer/text/json_place.h"
+#include "services/tokenizer/text/utf8.h"
 
 namespace sluice {
 namespace {

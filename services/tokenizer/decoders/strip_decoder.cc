@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
-#include "services/tokenizer/json_place.h"
-#include "services/tokenizer/utf8.h"
+#include "services/tokenizer/text/json_place.h"
+#include "services/tokenizer/text/utf8.h"
 
 namespace sluice {
 namespace {

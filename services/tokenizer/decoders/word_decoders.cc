@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "services/tokenizer/decoders/whole_token_stage.h"
-#include "services/tokenizer/json_place.h"
-#include "services/tokenizer/utf8.h"
+#include "services/tokenizer/text/json_place.h"
+#include "services/tokenizer/text/utf8.h"
 
 namespace sluice {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "services/tokenizer/models/bpe_model.h"
-#include "services/tokenizer/strings.h"
+#include "services/tokenizer/text/strings.h"
 
 namespace sluice {
 namespace {

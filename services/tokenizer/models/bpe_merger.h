@@ -10,7 +10,7 @@
 #include "services/tokenizer/models/merge_table.h"
 #include "services/tokenizer/models/model.h"
 #include "services/tokenizer/models/rank_queue.h"
-#include "services/tokenizer/token.h"
+#include "services/tokenizer/text/token.h"
 
 namespace sluice {
 

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "services/tokenizer/byte_alphabet.h"
 #include "services/tokenizer/models/word_cache.h"
-#include "services/tokenizer/utf8.h"
+#include "services/tokenizer/text/byte_alphabet.h"
+#include "services/tokenizer/text/utf8.h"
 
 namespace sluice {
 

@@ -14,8 +14,8 @@
 #include "services/tokenizer/models/bpe_merger.h"
 #include "services/tokenizer/models/merge_table.h"
 #include "services/tokenizer/models/model.h"
-#include "services/tokenizer/prefix_trie.h"
-#include "services/tokenizer/vocabulary.h"
+#include "services/tokenizer/text/prefix_trie.h"
+#include "services/tokenizer/vocabulary/vocabulary.h"
 
 namespace sluice {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/numeric/bits.h"
-#include "services/tokenizer/token.h"
+#include "services/tokenizer/text/token.h"
 
 namespace sluice {
 

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "services/tokenizer/pre_tokenizers/pre_tokenizer.h"
-#include "services/tokenizer/token.h"
+#include "services/tokenizer/text/token.h"
 
 namespace sluice {
 

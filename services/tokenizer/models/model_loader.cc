@@ -10,7 +10,7 @@
 #include "services/tokenizer/models/serde_number.h"
 #include "services/tokenizer/models/unigram_model.h"
 #include "services/tokenizer/models/word_models.h"
-#include "services/tokenizer/strings.h"
+#include "services/tokenizer/text/strings.h"
 
 namespace sluice {
 namespace {

@@ -7,8 +7,8 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "services/tokenizer/models/model.h"
-#include "services/tokenizer/tokenizer_file.h"
-#include "services/tokenizer/vocabulary.h"
+#include "services/tokenizer/vocabulary/tokenizer_file.h"
+#include "services/tokenizer/vocabulary/vocabulary.h"
 
 namespace sluice {
 

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "services/tokenizer/utf8.h"
+#include "services/tokenizer/text/utf8.h"
 
 namespace sluice {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "services/tokenizer/models/merge_table.h"
-#include "services/tokenizer/vocabulary.h"
+#include "services/tokenizer/vocabulary/vocabulary.h"
 
 namespace sluice {
 

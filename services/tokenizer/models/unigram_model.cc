@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "services/tokenizer/models/word_cache.h"
-#include "services/tokenizer/utf8.h"
+#include "services/tokenizer/text/utf8.h"
 
 namespace sluice {
 namespace {

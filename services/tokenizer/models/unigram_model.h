@@ -10,8 +10,8 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "services/tokenizer/models/model.h"
-#include "services/tokenizer/prefix_trie.h"
-#include "services/tokenizer/vocabulary.h"
+#include "services/tokenizer/text/prefix_trie.h"
+#include "services/tokenizer/vocabulary/vocabulary.h"
 
 namespace sluice {
 

@@ -11,7 +11,7 @@
 
 #include "absl/hash/hash.h"
 #include "absl/types/span.h"
-#include "services/tokenizer/token.h"
+#include "services/tokenizer/text/token.h"
 
 namespace sluice {
 

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "services/tokenizer/utf8.h"
+#include "services/tokenizer/text/utf8.h"
 
 namespace sluice {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "services/tokenizer/models/model.h"
-#include "services/tokenizer/vocabulary.h"
+#include "services/tokenizer/vocabulary/vocabulary.h"
 
 namespace sluice {
 

@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "services/tokenizer/char_class.h"
-#include "services/tokenizer/json_place.h"
 #include "services/tokenizer/normalizers/unicode_normalizer.h"
-#include "services/tokenizer/utf8.h"
+#include "services/tokenizer/text/char_class.h"
+#include "services/tokenizer/text/json_place.h"
+#include "services/tokenizer/text/utf8.h"
 
 namespace sluice {
 namespace {

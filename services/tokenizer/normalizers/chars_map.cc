@@ -1,7 +1,7 @@
 #include "services/tokenizer/normalizers/chars_map.h"
 
-#include "services/tokenizer/strings.h"
-#include "services/tokenizer/utf8.h"
+#include "services/tokenizer/text/strings.h"
+#include "services/tokenizer/text/utf8.h"
 
 namespace sluice {
 namespace {

@@ -3,11 +3,11 @@
 #include <utility>
 #include <vector>
 
-#include "services/tokenizer/json_place.h"
 #include "services/tokenizer/normalizers/char_normalizers.h"
 #include "services/tokenizer/normalizers/precompiled_normalizer.h"
 #include "services/tokenizer/normalizers/text_normalizers.h"
 #include "services/tokenizer/normalizers/unicode_normalizer.h"
+#include "services/tokenizer/text/json_place.h"
 
 namespace sluice {
 namespace {

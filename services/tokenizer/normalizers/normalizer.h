@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "services/tokenizer/mapped_text.h"
+#include "services/tokenizer/text/mapped_text.h"
 
 namespace sluice {
 

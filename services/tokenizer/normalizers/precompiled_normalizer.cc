@@ -7,10 +7,10 @@
 #include <string>
 #include <utility>
 
-#include "services/tokenizer/json_place.h"
 #include "services/tokenizer/normalizers/chars_map.h"
-#include "services/tokenizer/strings.h"
-#include "services/tokenizer/utf8.h"
+#include "services/tokenizer/text/json_place.h"
+#include "services/tokenizer/text/strings.h"
+#include "services/tokenizer/text/utf8.h"
 
 namespace sluice {
 namespace {

@@ -4,11 +4,11 @@
 #include <string>
 #include <utility>
 
-#include "services/tokenizer/byte_alphabet.h"
-#include "services/tokenizer/json_place.h"
-#include "services/tokenizer/object_pool.h"
 #include "services/tokenizer/regex/regex_json.h"
-#include "services/tokenizer/utf8.h"
+#include "services/tokenizer/text/byte_alphabet.h"
+#include "services/tokenizer/text/json_place.h"
+#include "services/tokenizer/text/object_pool.h"
+#include "services/tokenizer/text/utf8.h"
 
 namespace sluice {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "absl/types/span.h"
 #include "kernels/check.h"
-#include "services/tokenizer/utf8.h"
+#include "services/tokenizer/text/utf8.h"
 
 namespace sluice {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <optional>
 
-#include "services/tokenizer/json_place.h"
 #include "services/tokenizer/post_processors/byte_level_post_processor.h"
-#include "services/tokenizer/vocabulary.h"
+#include "services/tokenizer/text/json_place.h"
+#include "services/tokenizer/vocabulary/vocabulary.h"
 
 namespace sluice {
 namespace {

@@ -2,10 +2,10 @@
 
 #include <optional>
 
-#include "services/tokenizer/byte_alphabet.h"
-#include "services/tokenizer/char_class.h"
-#include "services/tokenizer/json_place.h"
-#include "services/tokenizer/utf8.h"
+#include "services/tokenizer/text/byte_alphabet.h"
+#include "services/tokenizer/text/char_class.h"
+#include "services/tokenizer/text/json_place.h"
+#include "services/tokenizer/text/utf8.h"
 
 namespace sluice {
 namespace {

@@ -3,10 +3,10 @@
 #include <utility>
 #include <vector>
 
-#include "services/tokenizer/json_place.h"
 #include "services/tokenizer/post_processors/bert_post_processor.h"
 #include "services/tokenizer/post_processors/byte_level_post_processor.h"
 #include "services/tokenizer/post_processors/template_post_processor.h"
+#include "services/tokenizer/text/json_place.h"
 
 namespace sluice {
 namespace {

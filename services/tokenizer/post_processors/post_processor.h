@@ -6,7 +6,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
-#include "services/tokenizer/token.h"
+#include "services/tokenizer/text/token.h"
 
 namespace sluice {
 

@@ -3,8 +3,8 @@
 #include <utility>
 #include <vector>
 
-#include "services/tokenizer/json_place.h"
-#include "services/tokenizer/vocabulary.h"
+#include "services/tokenizer/text/json_place.h"
+#include "services/tokenizer/vocabulary/vocabulary.h"
 
 namespace sluice {
 namespace {

@@ -4,11 +4,11 @@
 #include <string>
 #include <utility>
 
-#include "services/tokenizer/json_place.h"
-#include "services/tokenizer/mapped_text.h"
 #include "services/tokenizer/pre_tokenizers/split_patterns.h"
 #include "services/tokenizer/pre_tokenizers/split_pre_tokenizer.h"
-#include "services/tokenizer/utf8.h"
+#include "services/tokenizer/text/json_place.h"
+#include "services/tokenizer/text/mapped_text.h"
+#include "services/tokenizer/text/utf8.h"
 
 namespace sluice {
 namespace {

@@ -4,11 +4,11 @@
 #include <string>
 #include <utility>
 
-#include "services/tokenizer/char_class.h"
-#include "services/tokenizer/json_place.h"
 #include "services/tokenizer/pre_tokenizers/delimiters.h"
 #include "services/tokenizer/regex/unicode_scripts.h"
-#include "services/tokenizer/utf8.h"
+#include "services/tokenizer/text/char_class.h"
+#include "services/tokenizer/text/json_place.h"
+#include "services/tokenizer/text/utf8.h"
 
 namespace sluice {
 namespace {

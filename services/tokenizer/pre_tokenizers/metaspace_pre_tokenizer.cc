@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "services/tokenizer/json_place.h"
-#include "services/tokenizer/mapped_text.h"
-#include "services/tokenizer/metaspace.h"
-#include "services/tokenizer/utf8.h"
+#include "services/tokenizer/text/json_place.h"
+#include "services/tokenizer/text/mapped_text.h"
+#include "services/tokenizer/text/metaspace.h"
+#include "services/tokenizer/text/utf8.h"
 
 namespace sluice {
 namespace {

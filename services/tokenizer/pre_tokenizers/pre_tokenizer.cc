@@ -5,13 +5,13 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "services/tokenizer/byte_alphabet.h"
-#include "services/tokenizer/json_place.h"
-#include "services/tokenizer/mapped_text.h"
 #include "services/tokenizer/pre_tokenizers/byte_level_pre_tokenizer.h"
 #include "services/tokenizer/pre_tokenizers/char_pre_tokenizers.h"
 #include "services/tokenizer/pre_tokenizers/metaspace_pre_tokenizer.h"
 #include "services/tokenizer/pre_tokenizers/split_pre_tokenizer.h"
+#include "services/tokenizer/text/byte_alphabet.h"
+#include "services/tokenizer/text/json_place.h"
+#include "services/tokenizer/text/mapped_text.h"
 
 namespace sluice {
 namespace {

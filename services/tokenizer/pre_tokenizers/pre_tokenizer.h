@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "services/tokenizer/regex/regex.h"
-#include "services/tokenizer/source_map.h"
+#include "services/tokenizer/text/source_map.h"
 
 namespace sluice {
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <utility>
 
-#include "services/tokenizer/json_place.h"
 #include "services/tokenizer/regex/regex_json.h"
+#include "services/tokenizer/text/json_place.h"
 
 namespace sluice {
 namespace {

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "services/tokenizer/regex/regex_dialect.h"
-#include "services/tokenizer/strings.h"
-#include "services/tokenizer/utf8.h"
+#include "services/tokenizer/text/strings.h"
+#include "services/tokenizer/text/utf8.h"
 
 namespace sluice {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "services/tokenizer/token.h"
+#include "services/tokenizer/text/token.h"
 
 namespace sluice {
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "services/tokenizer/json_place.h"
+#include "services/tokenizer/text/json_place.h"
 
 namespace sluice {
 

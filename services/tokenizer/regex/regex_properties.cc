@@ -4,7 +4,7 @@
 #include <pcre2.h>
 
 #include "absl/strings/ascii.h"
-#include "services/tokenizer/strings.h"
+#include "services/tokenizer/text/strings.h"
 
 namespace sluice {
 namespace {

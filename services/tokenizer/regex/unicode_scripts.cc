@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "kernels/check.h"
-#include "services/tokenizer/utf8.h"
+#include "services/tokenizer/text/utf8.h"
 
 namespace sluice {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "services/tokenizer/decoders/byte_fallback_decoder.h"
 #include "services/tokenizer/decoders/whole_token_stage.h"
-#include "services/tokenizer/utf8.h"
+#include "services/tokenizer/text/utf8.h"
 
 namespace sluice {
 namespace {

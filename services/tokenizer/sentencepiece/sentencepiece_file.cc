@@ -2,9 +2,9 @@
 
 #include <cstring>
 
-#include "services/tokenizer/strings.h"
-#include "services/tokenizer/utf8.h"
-#include "services/tokenizer/vocabulary.h"
+#include "services/tokenizer/text/strings.h"
+#include "services/tokenizer/text/utf8.h"
+#include "services/tokenizer/vocabulary/vocabulary.h"
 
 namespace sluice {
 namespace {

@@ -7,7 +7,7 @@
 #include "services/tokenizer/models/bpe_model.h"
 #include "services/tokenizer/models/ranked_merges.h"
 #include "services/tokenizer/models/unigram_model.h"
-#include "services/tokenizer/strings.h"
+#include "services/tokenizer/text/strings.h"
 
 namespace sluice {
 namespace {

@@ -5,10 +5,10 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "services/tokenizer/added_vocabulary.h"
 #include "services/tokenizer/models/model.h"
 #include "services/tokenizer/sentencepiece/sentencepiece_file.h"
-#include "services/tokenizer/vocabulary.h"
+#include "services/tokenizer/vocabulary/added_vocabulary.h"
+#include "services/tokenizer/vocabulary/vocabulary.h"
 
 namespace sluice {
 

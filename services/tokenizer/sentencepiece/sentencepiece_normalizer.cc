@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "services/tokenizer/normalizers/chars_map.h"
-#include "services/tokenizer/prefix_trie.h"
-#include "services/tokenizer/utf8.h"
+#include "services/tokenizer/text/prefix_trie.h"
+#include "services/tokenizer/text/utf8.h"
 
 namespace sluice {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "absl/strings/numbers.h"
-#include "services/tokenizer/byte_alphabet.h"
-#include "services/tokenizer/strings.h"
+#include "services/tokenizer/text/byte_alphabet.h"
+#include "services/tokenizer/text/strings.h"
 
 namespace sluice {
 namespace {

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "services/tokenizer/vocabulary.h"
+#include "services/tokenizer/vocabulary/vocabulary.h"
 
 namespace sluice {
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "services/tokenizer/pre_tokenizers/split_patterns.h"
-#include "services/tokenizer/strings.h"
+#include "services/tokenizer/text/strings.h"
 
 namespace sluice {
 namespace {

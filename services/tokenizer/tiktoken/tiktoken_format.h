@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "services/tokenizer/added_tokens.h"
+#include "services/tokenizer/vocabulary/added_tokens.h"
 
 namespace sluice {
 

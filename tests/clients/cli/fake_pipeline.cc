@@ -7,6 +7,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "clients/cli/cli.h"
+#include "clients/cli/command_table.h"
 #include "services/common/server.h"
 #include "services/common/status.h"
 #include "sluice/v1/generation.grpc.pb.h"
@@ -175,7 +176,7 @@ v1::GenerateResponse FinishedEvent(int num_sequences, int num_tokens) {
 }
 
 int FakeEnvironment::Run(const std::vector<std::string>& arguments) {
-  return RunCli(arguments, environment);
+  return RunCli(arguments, AllCommands(), environment);
 }
 
 }  // namespace sluice::testing

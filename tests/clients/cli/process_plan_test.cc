@@ -259,7 +259,7 @@ TEST(ProcessPlanTest, SharesOutTheGpus) {
   ASSERT_EQ(two.size(), 6u);
   EXPECT_THAT(two[1], HasSubstr("--device cuda:0"));
   EXPECT_THAT(two[2], AllOf(HasSubstr("--device cuda:0"), HasSubstr("--device_share 0.8"),
-                            HasSubstr("--kv_cache_mib 0 ")));
+                            HasSubstr("--kv_dtype bf16"), HasSubstr("--kv_cache_mib 0 ")));
   EXPECT_THAT(two[3], AllOf(HasSubstr("--device cuda:1"), HasSubstr("--device_share 0.8")));
   EXPECT_THAT(two[4], AllOf(HasSubstr("sampler"), HasSubstr("--device cuda:1")));
   EXPECT_THAT(one[3], AllOf(HasSubstr("--device cuda:0"), HasSubstr("--device_share 0.4")));
@@ -285,7 +285,7 @@ TEST(ProcessPlanTest, ADraftModelHasProcessesOfItsOwn) {
   flags.draft_weights = WeightType::kInt4;
   PipelineSpec spec = Spec(flags);
   spec.draft_config = TinyConfig();
-  spec.draft_config->num_layers = 1;
+  spec.draft_config->layers.resize(1);
   const std::vector<std::string> lines = CommandLines(spec);
   ASSERT_EQ(lines.size(), 9u);
   EXPECT_EQ(lines[5],

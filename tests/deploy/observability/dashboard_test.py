@@ -6,7 +6,6 @@ Usage: dashboard_test.py BIN_DIR. Exit status 77, and why, where prometheus is n
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -15,22 +14,13 @@ import unittest
 import urllib.parse
 import urllib.request
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "testing"))
+
+from pipeline import Pipeline, free_ports  # noqa: E402
+
 BIN = sys.argv[1]
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 PROCESSES = 5  # of a pipeline without ranks or stages
-
-
-def free_ports(count):
-    """The first of so many free ports in a row."""
-    for first in range(21000, 60000, count):
-        try:
-            taken = [socket.create_server(("127.0.0.1", first + i)) for i in range(count)]
-        except OSError:
-            continue
-        for each in taken:
-            each.close()
-        return first
-    raise RuntimeError("no free ports")
 
 
 def get(url):
@@ -42,10 +32,10 @@ class DashboardTest(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.mkdtemp()
         self.port = free_ports(PROCESSES + 1)
-        up = [os.path.join(BIN, "sluice"), "up", "--port", "0", "--metrics_port", str(self.port), "--vllm_metric_names",
-              "--otlp_endpoint", "127.0.0.1:1"]  # where nobody listens: what is dropped is shown too
-        self.up = subprocess.Popen(up, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        self.endpoint = self.up.stdout.readline().split()[1]
+        # Nobody listens at the collector's address: what is dropped is shown too.
+        self.up = Pipeline(os.path.join(BIN, "sluice"), "--metrics_port", str(self.port), "--vllm_metric_names",
+                           "--otlp_endpoint", "127.0.0.1:1", stderr=subprocess.DEVNULL)
+        self.endpoint = self.up.endpoint
         config = os.path.join(self.folder, "prometheus.json")  # JSON is YAML
         with open(config, "w") as file:
             json.dump({"global": {"scrape_interval": "1s"}, "scrape_configs": [{"job_name": "sluice", "static_configs": [
@@ -56,10 +46,9 @@ class DashboardTest(unittest.TestCase):
              f"--web.listen-address={self.address}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def tearDown(self):
-        for process in (self.prometheus, self.up):
-            process.terminate()
-            process.wait(30)
-        self.up.stdout.close()
+        self.prometheus.terminate()
+        self.prometheus.wait(30)
+        self.up.stop()
         shutil.rmtree(self.folder)
 
     def query(self, expression):

@@ -9,6 +9,7 @@
 #include "tests/kernels/backend/attention_shapes.h"
 #include "tests/kernels/testing/backend_cases.h"
 #include "tests/kernels/testing/paged_sequence.h"
+#include "tests/kernels/testing/primitives.h"
 #include "tests/kernels/testing/tensors.h"
 
 namespace sluice::testing {
@@ -225,7 +226,7 @@ TEST_P(AttentionTest, OtherSequencesOfTheStepDoNotMatter) {
     DeviceMatrix all_q(backend(), q), all_k(backend(), k), all_v(backend(), v);
     DeviceMatrix out(backend(), q.rows, q.cols);
     backend().BeginStep(segments, q.rows);
-    backend().StoreKv(all_k.view(), all_v.view(), 0, *pool);
+    StoreKv(backend(), all_k.view(), all_v.view(), 0, *pool);
     backend().PagedAttention(all_q.view(), *pool, 0, shape.Options(), out.view());
     EXPECT_TRUE(SameBits(out.Read(), expected)) << shape;
   }
@@ -350,7 +351,7 @@ TEST_P(AttentionTest, BlockTablesAreReadWhenTheStepBegins) {
   backend().BeginStep(segments, 40);
   std::fill(table.begin(), table.end(), -1);
   segments[0].num_rows = 1;
-  backend().StoreKv(k.view(), v.view(), 1, *pool);
+  StoreKv(backend(), k.view(), v.view(), 1, *pool);
   backend().PagedAttention(q.view(), *pool, 1, shape.Options(), out.view());
   EXPECT_TRUE(SameBits(out.Read(), expected));
 }

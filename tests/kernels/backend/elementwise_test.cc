@@ -1,6 +1,7 @@
 #include <vector>
 
 #include "tests/kernels/testing/backend_cases.h"
+#include "tests/kernels/testing/primitives.h"
 #include "tests/kernels/testing/tensors.h"
 
 namespace sluice::testing {
@@ -50,7 +51,7 @@ TEST_P(ElementwiseTest, AddBiasAddsToEveryRowWithOneRounding) {
     }
     for (Backend* each : {&backend(), &reference()}) {
       DeviceMatrix device_bias(*each, bias), in_place(*each, x, i % 4);
-      each->AddBias(device_bias.data(), in_place.view());
+      AddBias(*each, device_bias.data(), in_place.view());
       EXPECT_TRUE(SameBits(in_place.Read(), expected)) << each->name();
     }
   }

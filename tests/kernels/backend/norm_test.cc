@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "tests/kernels/testing/backend_cases.h"
+#include "tests/kernels/testing/primitives.h"
 #include "tests/kernels/testing/tensors.h"
 
 namespace sluice::testing {
@@ -120,7 +121,7 @@ TEST_P(NormTest, HeadsAreNormalisedByThemselves) {
     const HostMatrix weight = RandomMatrix(random, 1, head_dim);
     for (Backend* each : {&backend(), &reference()}) {
       DeviceMatrix in_place(*each, x, 3), scale(*each, weight);
-      each->HeadRmsNorm(in_place.view(), head_dim, scale.data(), 1e-5f);
+      HeadRmsNorm(*each, in_place.view(), head_dim, scale.data(), 1e-5f);
       const HostMatrix result = in_place.Read();
       for (int head = 0; head < 5; ++head) {
         EXPECT_TRUE(SameBits(result.Columns(head * head_dim, head_dim),

@@ -10,6 +10,7 @@
 
 #include "tests/kernels/testing/backend_cases.h"
 #include "tests/kernels/testing/paged_sequence.h"
+#include "tests/kernels/testing/primitives.h"
 #include "tests/kernels/testing/tensors.h"
 
 namespace sluice::testing {
@@ -76,7 +77,7 @@ void Norms(Backend& backend, Hash& hash) {
   }
   const DeviceMatrix weight(backend, floats.Matrix(1, 80));
   InPlace(backend, floats.Matrix(5, 240), hash,
-          [&](MatrixView m) { backend.HeadRmsNorm(m, 80, weight.data(), 1e-6f); });
+          [&](MatrixView m) { HeadRmsNorm(backend, m, 80, weight.data(), 1e-6f); });
 }
 
 void Products(Backend& backend, WeightFormat format, Hash& hash) {
@@ -115,7 +116,7 @@ void Rotations(Backend& backend, Hash& hash) {
   const DeviceMatrix cos(backend, floats.Matrix(4, 20)), sin(backend, floats.Matrix(4, 20));
   for (const RopeLayout layout : {RopeLayout::kHalfSplit, RopeLayout::kInterleaved}) {
     InPlace(backend, floats.Matrix(4, 144), hash, [&](MatrixView m) {
-      backend.Rope(m, 48, {cos.view(), sin.view(), RopeTables::Index::kRow}, layout);
+      Rope(backend, m, 48, {cos.view(), sin.view(), RopeTables::Index::kRow}, layout);
     });
   }
 }
@@ -148,7 +149,7 @@ void Elementwise(Backend& backend, Hash& hash) {
   const DeviceMatrix bias(backend, floats.Matrix(1, 99));
   const DeviceMatrix other(backend, floats.Matrix(5, 99));
   const HostMatrix x = floats.Matrix(5, 99);
-  InPlace(backend, x, hash, [&](MatrixView m) { backend.AddBias(bias.data(), m); });
+  InPlace(backend, x, hash, [&](MatrixView m) { AddBias(backend, bias.data(), m); });
   InPlace(backend, x, hash, [&](MatrixView m) { backend.Scale(1.7f, m); });
   InPlace(backend, x, hash, [&](MatrixView m) { backend.AddResidual(other.view(), m); });
   std::vector<DeviceMatrix> parts;
@@ -221,11 +222,10 @@ std::map<std::string, std::string> BitsOf(Backend& backend) {
                                                  {"log_softmax_top_k", Logits},
                                                  {"sample", Samples},
                                                  {"embedding", Embeddings}};
-  for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kInt8,
-                                    WeightFormat::kInt6, WeightFormat::kInt4, WeightFormat::kFp8}) {
-    operations["products_" + std::string(Name(format))] = [format](Backend& b, Hash& hash) {
-      Products(b, format, hash);
-    };
+  for (const WeightFormatTraits& traits : kWeightFormats) {
+    if (traits.on_cpu != traits.format) continue;  // has the bits of that one (gemm_test.cc)
+    operations["products_" + std::string(traits.name)] =
+        [format = traits.format](Backend& b, Hash& hash) { Products(b, format, hash); };
   }
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF8E4M3}) {
     operations["attention_" + std::string(Name(dtype))] = [dtype](Backend& b, Hash& hash) {

@@ -11,7 +11,7 @@
 
 #include "absl/time/clock.h"
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/reference/async_backend.h"
+#include "tests/kernels/testing/async_backend.h"
 #include "tests/kernels/testing/emulator.h"
 #include "tests/kernels/testing/rank_threads.h"
 

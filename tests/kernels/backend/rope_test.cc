@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "tests/kernels/testing/backend_cases.h"
+#include "tests/kernels/testing/primitives.h"
 #include "tests/kernels/testing/tensors.h"
 
 namespace sluice::testing {
@@ -25,7 +26,7 @@ Rotation RandomRotation(Random& random, int64_t rows, int64_t pairs) {
 HostMatrix Rotated(Backend& backend, const HostMatrix& x, int head_dim, const Rotation& rotation,
                    RopeLayout layout, int64_t padding = 0) {
   DeviceMatrix in(backend, x, padding), cos(backend, rotation.cos), sin(backend, rotation.sin);
-  backend.Rope(in.view(), head_dim, {cos.view(), sin.view(), RopeTables::Index::kRow}, layout);
+  Rope(backend, in.view(), head_dim, {cos.view(), sin.view(), RopeTables::Index::kRow}, layout);
   return in.Read();
 }
 
@@ -74,8 +75,10 @@ TEST_P(RopeTest, TablesOfAllPositionsServeEveryStep) {
   const Rotation all = RandomRotation(random, 50, 8);
   const HostMatrix x = RandomMatrix(random, 7, 40);
   const DeviceMatrix cos(backend(), all.cos), sin(backend(), all.sin);
+  const std::vector<int32_t> first = {0, 1, 2, 3}, second = {4};
   const std::vector<AttentionSegment> segments = {
-      {.first_row = 2, .num_rows = 4, .first_position = 46}, {.num_rows = 1, .first_position = 9}};
+      {.first_row = 2, .num_rows = 4, .first_position = 46, .block_table = first},
+      {.num_rows = 1, .first_position = 9, .block_table = second}};
   Rotation by_row{HostMatrix(7, 8), HostMatrix(7, 8)};
   const int64_t positions[] = {9, 0, 46, 47, 48, 49, 0};  // rows of no segment turn like position 0
   for (int64_t row = 0; row < 7; ++row) {
@@ -85,8 +88,7 @@ TEST_P(RopeTest, TablesOfAllPositionsServeEveryStep) {
     }
   }
   DeviceMatrix turned(backend(), x);
-  backend().BeginStep(segments, 7);
-  backend().Rope(turned.view(), 20, {cos.view(), sin.view()}, RopeLayout::kHalfSplit);
+  Rope(backend(), turned.view(), 20, {cos.view(), sin.view()}, RopeLayout::kHalfSplit, segments);
   EXPECT_TRUE(SameBits(turned.Read(), Rotated(backend(), x, 20, by_row, RopeLayout::kHalfSplit)));
 }
 

@@ -6,6 +6,7 @@
 
 #include "kernels/rank_group.h"
 #include "tests/kernels/testing/backend_cases.h"
+#include "tests/kernels/testing/primitives.h"
 #include "tests/kernels/testing/tensors.h"
 
 namespace sluice::testing {
@@ -39,7 +40,23 @@ struct Outcome {
   HostMatrix residual, normed;
 };
 
-// With `fused` as one operation, else as what Backend does by default.
+// The same by operations one after another.
+void SumByParts(Backend& backend, absl::Span<const MatrixView> partials,
+                const ResidualUpdate& update) {
+  const MatrixView sum = partials[0];
+  backend.TreeAdd(partials, sum);
+  if (update.bias != nullptr) AddBias(backend, update.bias, sum);
+  backend.AddResidual(sum, update.residual);
+  if (!update.norm.has_value()) return;
+  const RowNorm& norm = *update.norm;
+  if (norm.centred) {
+    backend.LayerNorm(update.residual, norm.weight, norm.bias, norm.eps, update.normed);
+  } else {
+    backend.RmsNorm(update.residual, norm.weight, norm.eps, update.normed);
+  }
+}
+
+// With `fused` as one operation, else by its parts.
 Outcome Sum(Backend& backend, const Case& c, const Inputs& inputs, bool fused) {
   std::deque<DeviceMatrix> partials;
   std::vector<MatrixView> views;
@@ -62,7 +79,7 @@ Outcome Sum(Backend& backend, const Case& c, const Inputs& inputs, bool fused) {
   if (fused) {
     backend.TreeAddToResidual(views, update);
   } else {
-    backend.Backend::TreeAddToResidual(views, update);
+    SumByParts(backend, views, update);
   }
   return {residual.Read(), c.norm == Case::Norm::kNone ? HostMatrix(0, 0) : normed.Read()};
 }

@@ -7,6 +7,7 @@
 
 #include "tests/kernels/testing/backend_cases.h"
 #include "tests/kernels/testing/paged_sequence.h"
+#include "tests/kernels/testing/primitives.h"
 #include "tests/kernels/testing/tensors.h"
 #include "tests/testing/test_data.h"
 
@@ -119,9 +120,8 @@ HostMatrix RotatedBy(Backend& backend, const HostMatrix& x, const std::vector<do
     sin.values[i] = static_cast<float>(std::sin(angles[i]));
   }
   DeviceMatrix in(backend, x), device_cos(backend, cos), device_sin(backend, sin);
-  backend.Rope(in.view(), static_cast<int>(x.cols),
-               {device_cos.view(), device_sin.view(), RopeTables::Index::kRow},
-               RopeLayout::kInterleaved);
+  Rope(backend, in.view(), static_cast<int>(x.cols),
+       {device_cos.view(), device_sin.view(), RopeTables::Index::kRow}, RopeLayout::kInterleaved);
   return in.Read();
 }
 

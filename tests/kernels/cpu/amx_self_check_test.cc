@@ -9,8 +9,8 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/gemm_amx-inl.h"
 #include "kernels/cpu/instruction_set.h"
-#include "kernels/device.h"
-#include "kernels/self_check.h"
+#include "kernels/device/make_backend.h"
+#include "kernels/device/self_check.h"
 #include "tests/kernels/cpu/plain_tiles.h"
 
 namespace sluice {

@@ -6,18 +6,6 @@
 
 namespace sluice {
 
-void MultiplyWithAmx(const SliceRun& run) { AmxGemm<PlainTiles>::Multiply(run); }
-void MultiplyInt8WithAmx(const SliceRun& run) {
-  AmxQuantizedGemm<PlainTiles, WeightFormat::kInt8>::Multiply(run);
-}
-void MultiplyInt6WithAmx(const SliceRun& run) {
-  AmxQuantizedGemm<PlainTiles, WeightFormat::kInt6>::Multiply(run);
-}
-void MultiplyInt4WithAmx(const SliceRun& run) {
-  AmxQuantizedGemm<PlainTiles, WeightFormat::kInt4>::Multiply(run);
-}
-void MultiplyFp8WithAmx(const SliceRun& run) {
-  AmxQuantizedGemm<PlainTiles, WeightFormat::kFp8>::Multiply(run);
-}
+MultiplySlice* AmxMultiply(WeightFormat format) { return MultiplyOnTiles<PlainTiles>(format); }
 
 }  // namespace sluice

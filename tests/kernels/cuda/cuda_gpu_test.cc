@@ -14,7 +14,7 @@
 
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/ranks/flag_stream.h"
-#include "kernels/self_check.h"
+#include "kernels/device/self_check.h"
 #include "tests/kernels/testing/test_backend.h"
 
 namespace sluice::cuda {

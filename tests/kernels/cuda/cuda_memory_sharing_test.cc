@@ -7,7 +7,7 @@
 #include <string>
 
 #include "kernels/backend.h"
-#include "kernels/cuda/host/host_gpu.h"
+#include "tests/gpu/host/host_gpu.h"
 
 namespace sluice::cuda {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/cuda/cuda_backend.h"
-#include "kernels/cuda/host/host_gpu.h"
+#include "tests/gpu/host/host_gpu.h"
 #include "tests/kernels/testing/paged_sequence.h"
 #include "tests/kernels/testing/tensors.h"
 

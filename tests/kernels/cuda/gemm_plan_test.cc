@@ -4,9 +4,9 @@
 
 #include <vector>
 
-#include "kernels/cuda/host/host_gpu.h"
 #include "kernels/cuda/shared_descriptor.h"
-#include "kernels/self_check.h"
+#include "kernels/device/self_check.h"
+#include "tests/gpu/host/host_gpu.h"
 
 namespace sluice::cuda {
 namespace {
@@ -126,9 +126,26 @@ TEST(GemmPlan, SmallTilesAreLeftWhereLargeOnesWouldIdle) {
                     {132, kShared, GemmPath::kPipelined})
         .tile;
   };
-  EXPECT_EQ(tile(64, 4096, RunsOf(4096, 8)), GemmTile::kMiddle);
-  EXPECT_EQ(tile(65, 4096, RunsOf(4096, 8)), GemmTile::kLarge);
+  EXPECT_EQ(tile(32, 4096, RunsOf(4096, 8)), GemmTile::kMiddle);
+  EXPECT_EQ(tile(33, 4096, RunsOf(4096, 8)), GemmTile::kLarge);
   EXPECT_EQ(tile(65, 2048, RunsOf(4096, 8)), GemmTile::kMiddle);
+}
+
+TEST(GemmPlan, RowsFromWhichLargeTilesAreTakenFollowThePathAndTheDevice) {
+  const auto tile = [](int64_t rows, GemmDevice device) {
+    device.num_multiprocessors = 132;
+    device.shared_bytes = kShared;
+    return PlanGemm(rows, NumTiles(4096, false), RunsOf(4096, 8), ImageFormat::kBF16, device).tile;
+  };
+  for (const GemmPath path : {GemmPath::kPortable, GemmPath::kHopper}) {
+    EXPECT_EQ(tile(64, {.path = path}), GemmTile::kMiddle);
+    EXPECT_EQ(tile(65, {.path = path}), GemmTile::kLarge);
+  }
+  const GemmDevice early{.path = GemmPath::kPipelined, .least_rows_of_large_tiles = 17};
+  EXPECT_EQ(tile(16, early), GemmTile::kDecode);
+  EXPECT_EQ(tile(17, early), GemmTile::kLarge);
+  const GemmDevice late{.path = GemmPath::kPipelined, .least_rows_of_large_tiles = 65};
+  EXPECT_EQ(tile(64, late), GemmTile::kMiddle);
 }
 
 // Multiples of what one block takes for all units: rounds of blocks, each with its share.
@@ -157,6 +174,9 @@ TEST(GemmPlan, TheSelfChecksProductGoesRoundThePipeline) {
         return PlanGemm(rows, tiles, runs, format,
                         {multiprocessors, kShared, GemmPath::kPipelined});
       };
+      // Ranges of 16 and 32 rows have the other two tiles.
+      EXPECT_EQ(plan(16).tile, GemmTile::kDecode);
+      EXPECT_EQ(plan(32).tile, GemmTile::kMiddle);
       const GemmPlan all = plan(sizes.rows);
       EXPECT_EQ(all.path, GemmPath::kPipelined);
       EXPECT_EQ(all.splits, 1);

@@ -1,6 +1,6 @@
 // The host's stand-in for a GPU: that it does what the instructions do, and that what it is there
 // to notice is noticed.
-#include "kernels/cuda/simt/host/host_grid.h"
+#include "tests/gpu/host/simt/host_grid.h"
 
 #include <gtest/gtest.h>
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "kernels/cuda/shared_descriptor.h"
-#include "kernels/cuda/simt/host/host_grid.h"
 #include "kernels/fp8.h"
 #include "simt.h"
+#include "tests/gpu/host/simt/host_grid.h"
 
 namespace sluice::cuda::on_host {
 namespace {

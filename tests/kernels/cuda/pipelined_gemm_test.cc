@@ -25,11 +25,13 @@ struct Shape {
 struct Case {
   WeightFormat format;
   DType dtype;  // of activations
-  bool fp8_activations = false;
+  ActivationFormat activations = ActivationFormat::kOperand;
+
+  bool multiplies_fp8() const { return activations == ActivationFormat::kFp8; }
 };
 
 std::string NameOf(const ::testing::TestParamInfo<Case>& info) {
-  if (info.param.fp8_activations) return "FP8_FP8";
+  if (info.param.multiplies_fp8()) return "FP8_FP8";
   return std::string(Name(info.param.format)) + "_" +
          (info.param.dtype == DType::kF32 ? "F32" : "BF16");
 }
@@ -38,7 +40,7 @@ class PipelinedGemmTest : public ::testing::TestWithParam<Case> {
  protected:
   // As many units of K in pairs.
   static int64_t InputsOf(const Shape& shape) {
-    return GetParam().fp8_activations ? 2 * shape.inputs : shape.inputs;
+    return GetParam().multiplies_fp8() ? 2 * shape.inputs : shape.inputs;
   }
 
   static HostMatrix Multiply(const Shape& shape, bool without_pipeline) {
@@ -49,10 +51,9 @@ class PipelinedGemmTest : public ::testing::TestWithParam<Case> {
     Random random(7);
     const HostMatrix w = RandomMatrix(random, shape.outputs, InputsOf(shape));
     const auto packed = Pack(*backend, w,
-                             PackSpec{.format = operands.format,
+                             PackSpec{.format = {operands.format, operands.activations},
                                       .num_slices = shape.slices,
-                                      .gated = shape.gated,
-                                      .fp8_activations = operands.fp8_activations});
+                                      .gated = shape.gated});
     const DeviceMatrix x(*backend, RandomMatrix(random, shape.rows, InputsOf(shape)), 8,
                          operands.dtype);
     const int64_t columns = shape.gated ? shape.outputs / 2 : shape.outputs;
@@ -83,7 +84,7 @@ TEST_P(PipelinedGemmTest, HasTheBitsOfTheSameInstructionsWithoutOne) {
   for (const Shape& shape : kShapes) {
     auto runs = cuda::RunsOf(InputsOf(shape), shape.slices);
     auto format = cuda::ImageFormatOf(GetParam().format);
-    if (GetParam().fp8_activations) {
+    if (GetParam().multiplies_fp8()) {
       runs = cuda::InPairs(runs);
       format = cuda::ImageFormat::kFp8Pairs;
     }
@@ -102,7 +103,8 @@ INSTANTIATE_TEST_SUITE_P(Formats, PipelinedGemmTest,
                                            Case{WeightFormat::kInt8, DType::kBF16},
                                            Case{WeightFormat::kInt4, DType::kBF16},
                                            Case{WeightFormat::kFp8, DType::kBF16},
-                                           Case{WeightFormat::kFp8, DType::kBF16, true}),
+                                           Case{WeightFormat::kFp8, DType::kBF16,
+                                                ActivationFormat::kFp8}),
                          NameOf);
 
 }  // namespace

@@ -59,9 +59,11 @@ class SharedRunsTest : public ::testing::TestWithParam<Case> {
         NewGpuOnHost({.num_multiprocessors = num_multiprocessors, .products = products});
     Random random(5);
     const HostMatrix w = RandomMatrix(random, kOutputs, InputsOf(shape));
-    const auto packed = Pack(
-        *backend, w,
-        PackSpec{.format = format, .num_slices = shape.runs, .fp8_activations = MultipliesFp8()});
+    const auto packed =
+        Pack(*backend, w,
+             PackSpec{.format = {format, MultipliesFp8() ? ActivationFormat::kFp8
+                                                         : ActivationFormat::kOperand},
+                      .num_slices = shape.runs});
     const DeviceMatrix x(*backend, RandomMatrix(random, shape.rows, InputsOf(shape)), 8,
                          DType::kBF16);
     const DeviceMatrix out(*backend, RandomMatrix(random, shape.rows, kOutputs), 3);

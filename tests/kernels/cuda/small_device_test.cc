@@ -6,8 +6,9 @@
 #include <vector>
 
 #include "kernels/cuda/cuda_backend.h"
-#include "kernels/cuda/host/host_gpu.h"
+#include "tests/gpu/host/host_gpu.h"
 #include "tests/kernels/testing/paged_sequence.h"
+#include "tests/kernels/testing/primitives.h"
 #include "tests/kernels/testing/tensors.h"
 
 namespace sluice::testing {
@@ -32,7 +33,7 @@ class Sequences {
     const DeviceMatrix values(*backend_, RandomMatrix(random, kPositions, head_dim));
     const AttentionSegment all{.num_rows = kPositions, .block_table = table_};
     backend_->BeginStep({&all, 1}, kPositions);
-    backend_->StoreKv(keys.view(), values.view(), 0, *pool_);
+    StoreKv(*backend_, keys.view(), values.view(), 0, *pool_);
     EXPECT_TRUE(backend_->Synchronize().ok());
   }
 

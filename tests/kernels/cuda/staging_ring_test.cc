@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "kernels/cuda/device_memory.h"
-#include "kernels/cuda/host/host_gpu.h"
+#include "tests/gpu/host/host_gpu.h"
 
 namespace sluice::cuda {
 namespace {

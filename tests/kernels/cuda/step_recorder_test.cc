@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "kernels/cuda/host/host_gpu.h"
+#include "tests/gpu/host/host_gpu.h"
 
 namespace sluice::cuda {
 namespace {

@@ -9,8 +9,8 @@
 #include <random>
 #include <vector>
 
-#include "kernels/cuda/host/host_gpu.h"
 #include "kernels/dtype.h"
+#include "tests/gpu/host/host_gpu.h"
 
 namespace sluice::cuda {
 namespace {

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/reference/async_backend.h"
 #include "kernels/reference/reference_backend.h"
 #include "tests/kernels/gpu_ranks/stub_communicator.h"
+#include "tests/kernels/testing/async_backend.h"
 #include "tests/kernels/testing/emulator.h"
 #include "tests/kernels/testing/rank_threads.h"
 

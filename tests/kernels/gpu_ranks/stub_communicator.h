@@ -1,7 +1,7 @@
 // One of two ranks, whose peer does as the test says.
 #pragma once
 
-#include "kernels/communicator/communicator.h"
+#include "kernels/communicator.h"
 #include "kernels/communicator/wiring_identity.h"
 
 namespace sluice::testing {

@@ -4,8 +4,8 @@
 
 #include "hwy/highway.h"
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/reference/async_backend.h"
 #include "kernels/reference/reference_backend.h"
+#include "tests/kernels/testing/async_backend.h"
 #include "tests/kernels/testing/emulator.h"
 #include "tests/kernels/testing/gpu_on_host.h"
 #include "tests/kernels/testing/test_backend.h"

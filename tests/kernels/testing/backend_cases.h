@@ -19,8 +19,8 @@ struct BackendCase {
   std::string name;
   int64_t simd_target = 0;  // a HWY_* target
   InstructionSet instructions = InstructionSet::kPortable;
-  bool is_async = false;  // kernels/reference/async_backend.h around it
-  bool is_gpu = false;    // not the CPU: the GPUs' kernels, on the host (kernels/cuda/host)
+  bool is_async = false;  // tests/kernels/testing/async_backend.h around it
+  bool is_gpu = false;    // not the CPU: the GPUs' kernels, on the host (tests/gpu/host)
   GpuProducts products = GpuProducts::kPortable;  // of such a one
   bool is_device = false;  // the test device (test_backend.h), instead of all these
 };

@@ -4,12 +4,12 @@
 #include <utility>
 
 #include "kernels/check.h"
-#include "kernels/communicator/communicator.h"
+#include "kernels/communicator.h"
 #include "kernels/cuda/cuda_backend.h"
-#include "kernels/cuda/host/host_gpu.h"
 #include "kernels/cuda/products_path.h"
 #include "kernels/exchanged_sum.h"
 #include "kernels/gpu_ranks/host_member.h"
+#include "tests/gpu/host/host_gpu.h"
 
 namespace sluice::testing {
 namespace {

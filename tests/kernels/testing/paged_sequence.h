@@ -9,6 +9,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/check.h"
+#include "tests/kernels/testing/primitives.h"
 #include "tests/kernels/testing/tensors.h"
 
 namespace sluice::testing {
@@ -51,7 +52,7 @@ inline HostMatrix AttendChunk(Backend& backend, KvPool& pool, int layer, const S
   DeviceMatrix out(backend, count, sequence.q.cols, padding);
   const AttentionSegment segment = sequence.Segment(first, count);
   backend.BeginStep({&segment, 1}, count);
-  backend.StoreKv(k.view(), v.view(), layer, pool);
+  StoreKv(backend, k.view(), v.view(), layer, pool);
   backend.PagedAttention(q.view(), pool, layer, options, out.view());
   return out.Read();
 }

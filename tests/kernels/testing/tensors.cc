@@ -116,9 +116,9 @@ std::unique_ptr<PackedMatrix> Pack(Backend& backend, const HostMatrix& weights, 
   spec.num_inputs = weights.cols;
   absl::StatusOr<std::unique_ptr<PackedMatrix>> packed =
       backend.Pack(spec, [&](int64_t begin, int64_t end, absl::Span<std::byte> out) {
-        const size_t row_bytes = RowBytes(spec.format, weights.cols);
+        const size_t row_bytes = RowBytes(spec.format.weights, weights.cols);
         for (int64_t row = begin; row < end; ++row, out.remove_prefix(row_bytes)) {
-          EncodeRow(spec.format,
+          EncodeRow(spec.format.weights,
                     absl::MakeSpan(weights.values).subspan(row * weights.cols, weights.cols),
                     out.first(row_bytes));
         }

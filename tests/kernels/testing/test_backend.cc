@@ -10,7 +10,7 @@
 #include "kernels/check.h"
 #include "kernels/gpu/gpu_check.h"
 #include "kernels/gpu/gpu_devices.h"
-#include "kernels/reference/async_backend.h"
+#include "tests/kernels/testing/async_backend.h"
 #include "tests/kernels/testing/gpu_on_host.h"
 
 namespace sluice::testing {
@@ -46,7 +46,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeUncheckedGpu(const DeviceId& device
   const auto products = ProductsUpTo(QueryGpus().gpus[index], TestGpuProducts());
   if (!products.ok()) return products.status();
   return MakeGpuBackend(
-      index, {.products = products->back(), .planned_multiprocessors = PlannedMultiprocessors()});
+      index, {.products = products->back(), .plan = {.multiprocessors = PlannedMultiprocessors()}});
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeOnDevice(const DeviceId& device,

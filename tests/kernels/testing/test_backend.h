@@ -6,13 +6,13 @@
 
 #include "kernels/backend.h"
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/device.h"
+#include "kernels/device/make_backend.h"
 
 namespace sluice::testing {
 
 // The backend of the test device where there is one; otherwise the CPU backend or, where the test
 // runs once more (sluice_test, which sets SLUICE_TEST_BACKEND): as "async" the same made
-// asynchronous, with the same bits (kernels/reference/async_backend.h); as "gpu_on_host" the backend
+// asynchronous, with the same bits (tests/kernels/testing/async_backend.h); as "gpu_on_host" the backend
 // of GPUs with its kernels carried out on the host.
 // A device's has passed its self-check. With SLUICE_TEST_SELF_CHECK=off a GPU's has not, and
 // multiplies by the fastest that it may, right or wrong: compute-sanitizer takes longer for the

@@ -63,6 +63,7 @@ class PipelineReplica final : public Replica {
       EXPECT_EQ(rows[i].position, std::ssize(rows[i].tokens));
       chains.push_back(HashChain(TokenIds(rows[i].tokens.begin(), rows[i].tokens.end()), nullptr));
     }
+    num_positions += step.num_tokens();
     last_step = step;
     last_rows.assign(rows.begin(), rows.end());
     fake_.Submit(step, chains);
@@ -78,6 +79,7 @@ class PipelineReplica final : public Replica {
   std::string error;
   absl::Status given_up;
   Step last_step;
+  int32_t num_positions = 0;  // of all steps
   std::vector<RowRequest> last_rows;
 
  private:
@@ -116,8 +118,7 @@ class DraftModelTest : public ::testing::Test {
                   row.sequence_index = static_cast<int32_t>(sequence);
                   return row;
                 },
-            .goes_on = [this](SequenceId, absl::Span<const DraftToken>) { return goes_on_; },
-            .on_step = [this](int32_t rows, absl::Duration) { rows_ += rows; }});
+            .goes_on = [this](SequenceId, absl::Span<const DraftToken>) { return goes_on_; }});
     replica_->BeReady();
     Turn();
   }
@@ -177,7 +178,6 @@ class DraftModelTest : public ::testing::Test {
 
   SamplingOptions sampling_;
   bool goes_on_ = true;
-  int32_t rows_ = 0;
   std::unique_ptr<PipelineReplica> replica_;
   std::unique_ptr<DraftModel> model_;
   SteadyTime now_ = SteadyTime::FromStart(absl::Hours(1));

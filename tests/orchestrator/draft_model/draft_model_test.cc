@@ -21,7 +21,7 @@ TEST_F(DraftModelTest, ProposesWhatItsModelSaysOneStepAToken) {
   EXPECT_FALSE(model_->IsClose(1));
   EXPECT_FALSE(Begin(1, 3)) << "nothing is computed of it";
   CatchUp(1);
-  EXPECT_EQ(rows_, 6);
+  EXPECT_EQ(replica_->num_positions, 6);
   ASSERT_TRUE(model_->IsClose(1));
   EXPECT_THAT(ProposalOf(1), SizeIs(1)) << "the first comes with what was computed";
   ASSERT_TRUE(Begin(1, 3));
@@ -55,10 +55,10 @@ TEST_F(DraftModelTest, AfterAWrongTokenItGoesOnFromWhereBothAgree) {
   const TokenIds proposal = ProposalOf(1);
   HaveMore(1, {proposal[0], proposal[1], 49 - proposal[2]});
   EXPECT_THAT(ProposalOf(1), IsEmpty());
-  rows_ = 0;
+  replica_->num_positions = 0;
   ASSERT_TRUE(Begin(1, 2));
   Step();
-  EXPECT_EQ(rows_, 1) << "what was right is not computed again";
+  EXPECT_EQ(replica_->num_positions, 1) << "what was right is not computed again";
   Step();
   EXPECT_EQ(ProposalOf(1), Future(1, 2));
 }
@@ -70,10 +70,10 @@ TEST_F(DraftModelTest, WhereAllWereRightTheLastOneIsComputedWithTheNext) {
   Begin(1, 3);
   StepAll();
   HaveMore(1, Future(1, 4));
-  rows_ = 0;
+  replica_->num_positions = 0;
   ASSERT_TRUE(Begin(1, 2));
   Step();
-  EXPECT_EQ(rows_, 2);
+  EXPECT_EQ(replica_->num_positions, 2);
   Step();
   EXPECT_EQ(ProposalOf(1), Future(1, 2));
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "orchestrator/drafts/speculation.h"
+#include "tests/orchestrator/step_time/samples.h"
 
 namespace sluice {
 namespace {
@@ -48,6 +49,7 @@ class ToldModel final : public ModelDrafter {
     const auto found = proposals.find(sequence);
     return found == proposals.end() ? absl::Span<const DraftToken>() : found->second;
   }
+  const StepTimeModel& step_times() const override { return steps; }
 
   void Done(SequenceId sequence, const std::vector<TokenId>& tokens,
             DraftKind kind = DraftKind::kModelSure) {
@@ -61,6 +63,10 @@ class ToldModel final : public ModelDrafter {
     close.insert(sequence);
   }
 
+  // A step of so many rows has taken so long.
+  void Step(int32_t rows, absl::Duration time) { steps.Observe(Decodes(rows, time)); }
+
+  StepTimeModel steps{absl::Seconds(2)};
   bool is_there = true;
   std::set<SequenceId> close, caught_up, catching_up, at_work;
   std::vector<std::pair<SequenceId, int32_t>> begun;
@@ -81,7 +87,7 @@ class ModelRoundsTest : public ::testing::Test {
     return rounds_.Decide(num_decodes, candidates, Cost, Plain(num_decodes));
   }
   void KnowCost(absl::Duration step) {
-    for (int32_t rows = 1; rows <= 4; ++rows) rounds_.OnModelStep(rows, step);
+    for (int32_t rows = 1; rows <= 4; ++rows) model_.Step(rows, step);
   }
   void Wait(absl::Duration time) { rounds_.SetTime(now_ += time); }
   void Steps(int count) {
@@ -227,6 +233,7 @@ class SpeculationWithModelTest : public ::testing::Test {
  protected:
   explicit SpeculationWithModelTest(DraftPolicy policy = DraftPolicy::kMeasured)
       : speculation_({.mode = DraftMode::kNone, .policy = policy}) {
+    speculation_.UseSteps(&steps_);
     speculation_.UseModel(&model_);
     spec_.id = 1;
     spec_.max_drafts = 8;
@@ -236,7 +243,8 @@ class SpeculationWithModelTest : public ::testing::Test {
     speculation_.OnTokens(spec_, 1, tokens_);
   }
   void Step(int rows, bool ahead = false) {
-    speculation_.OnStep({.rows = rows, .time = absl::Seconds(Cost(rows)), .ahead = ahead});
+    steps_.Observe(Decodes(rows, absl::Seconds(Cost(rows)), ahead));
+    speculation_.OnStep();
   }
   Tokens Draft() {
     std::vector<DraftCandidate> candidates(1);
@@ -248,6 +256,7 @@ class SpeculationWithModelTest : public ::testing::Test {
   }
 
   ToldModel model_;
+  StepTimeModel steps_{absl::Seconds(2)};
   Speculation speculation_;
   absl::Duration time_;
   SequenceSpec spec_;
@@ -256,7 +265,7 @@ class SpeculationWithModelTest : public ::testing::Test {
 
 TEST_F(SpeculationWithModelTest, WaitsForTheModelAndComputesWhatItProposes) {
   for (int i = 0; i < 5; ++i) Step(1, true);
-  for (int i = 0; i < 5; ++i) speculation_.OnModelStep(1, absl::Milliseconds(1));
+  for (int i = 0; i < 5; ++i) model_.Step(1, absl::Milliseconds(1));
   model_.close = {1};
   Choose({1});
   EXPECT_TRUE(speculation_.AllWait(1));
@@ -269,7 +278,7 @@ TEST_F(SpeculationWithModelTest, WaitsForTheModelAndComputesWhatItProposes) {
 
 TEST_F(SpeculationWithModelTest, AModelThatIsAlwaysWrongIsNotAskedAnyMore) {
   for (int i = 0; i < 5; ++i) Step(1, true);
-  for (int i = 0; i < 5; ++i) speculation_.OnModelStep(1, absl::Milliseconds(1));
+  for (int i = 0; i < 5; ++i) model_.Step(1, absl::Milliseconds(1));
   model_.close = {1};
   int num_rounds = 0;
   for (int i = 0; i < 300; ++i) {
@@ -317,7 +326,7 @@ TEST_F(AskedAlwaysTest, IsWaitedForWhateverItBrings) {
     EXPECT_FALSE(speculation_.Holds(1, i + 2));
     EXPECT_THAT(Draft(), ElementsAre(1000, 1001));
     Step(3);
-    speculation_.OnModelStep(1, absl::Seconds(1));
+    model_.Step(1, absl::Seconds(1));
   }
 }
 

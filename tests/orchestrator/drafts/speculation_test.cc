@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/orchestrator/step_time/samples.h"
+
 namespace sluice {
 namespace {
 
@@ -29,8 +31,15 @@ class SpeculationTest : public ::testing::Test {
     return spec;
   }
 
+  SpeculationTest() { Make({}); }
+  void Make(const SpeculationOptions& options) {
+    speculation_ = std::make_unique<Speculation>(options);
+    speculation_->UseSteps(&steps_);
+  }
+
   void Step(int rows, double milliseconds, bool ahead = false) {
-    speculation_->OnStep({.rows = rows, .time = absl::Milliseconds(milliseconds), .ahead = ahead});
+    steps_.Observe(Decodes(rows, absl::Milliseconds(milliseconds), ahead));
+    speculation_->OnStep();
   }
 
   Tokens DraftOf(SequenceId id, int32_t num_decodes = 1, int32_t most = 32) {
@@ -48,7 +57,8 @@ class SpeculationTest : public ::testing::Test {
     speculation_->OnTokens(spec, 1, tokens_);
   }
 
-  std::unique_ptr<Speculation> speculation_ = std::make_unique<Speculation>(SpeculationOptions{});
+  StepTimeModel steps_{absl::Seconds(2)};
+  std::unique_ptr<Speculation> speculation_;
   std::vector<TokenId> tokens_ = {500};
 };
 
@@ -81,7 +91,7 @@ TEST_F(SpeculationTest, TriesAgainLongAfterAStepThatWasHeldUp) {
   EXPECT_FALSE(speculation_->AllWait(1));
   Choose(spec, {1});
   EXPECT_THAT(DraftOf(1), IsEmpty());
-  for (int i = 0; i <= StepCosts::kForgottenAfter; ++i) Step(1, 9, true);
+  for (int i = 0; i <= StepTimeModel::kForgottenAfter; ++i) Step(1, 9, true);
   std::ignore = speculation_->AllWait(1);
   Choose(spec, {2});
   EXPECT_THAT(DraftOf(1), ::testing::Not(IsEmpty()));
@@ -114,7 +124,7 @@ TEST_F(SpeculationTest, WaitsOnlyWhereDraftsWinMoreThanGoingAhead) {
 
 // Where every row has its price, drafts are wrong, and nothing is known at first.
 TEST_F(SpeculationTest, DraftsAlwaysWhateverItCosts) {
-  speculation_ = std::make_unique<Speculation>(SpeculationOptions{.policy = DraftPolicy::kAlways});
+  Make({.policy = DraftPolicy::kAlways});
   const SequenceSpec spec = SpecOf(1);
   EXPECT_FALSE(speculation_->AllWait(1)) << "nobody is drafted on";
   Choose(spec, {0});
@@ -128,7 +138,7 @@ TEST_F(SpeculationTest, DraftsAlwaysWhateverItCosts) {
 }
 
 TEST_F(SpeculationTest, AllDraftsHaveRoomOrAreCutToIt) {
-  speculation_ = std::make_unique<Speculation>(SpeculationOptions{.policy = DraftPolicy::kAlways});
+  Make({.policy = DraftPolicy::kAlways});
   Choose(SpecOf(1), {0});
   speculation_->OnTokens(SpecOf(2), 1, tokens_);
   std::vector<DraftCandidate> candidates(2);
@@ -159,7 +169,7 @@ TEST_F(SpeculationTest, BesidePromptsNothingIsGuessed) {
 }
 
 TEST_F(SpeculationTest, WhatIsForcedNeedsNoLuckAndNoMeasurement) {
-  speculation_ = std::make_unique<Speculation>(SpeculationOptions{.mode = DraftMode::kNone});
+  Make({.mode = DraftMode::kNone});
   const SequenceSpec spec = SpecOf(1);
   Choose(spec, {0});
   speculation_->OnForced(1, 2, {7, 8, 9});
@@ -198,7 +208,7 @@ TEST_F(SpeculationTest, DraftsHowAForcedTextIsUsuallyWritten) {
 }
 
 TEST_F(SpeculationTest, WithoutGuessesNothingLikelyIsDrafted) {
-  speculation_ = std::make_unique<Speculation>(SpeculationOptions{.mode = DraftMode::kNone});
+  Make({.mode = DraftMode::kNone});
   Choose(SpecOf(1), {0});
   for (int i = 0; i < 10; ++i) Step(1, 10);
   speculation_->OnLikely(1, 2, {7, 8, 9});

@@ -68,18 +68,30 @@ TEST(ActiveRequest, AsksTheSamplerByPositionOfTheTokenThatFollows) {
   segment.sequence = 71;
   segment.first_position = 10;
   segment.tokens = {1, 1, 1};
-  const RowRequest sampled = made.request->RowFor(1, segment, {.offset = 2});
+  const std::vector<TokenId> tokens(13, 1);
+  const RowRequest sampled = made.request->RowFor(1, segment, {.offset = 2}, tokens);
   EXPECT_EQ(sampled.sequence, 71u);
   EXPECT_EQ(sampled.sequence_index, 1);
   EXPECT_EQ(sampled.position, 13);
   EXPECT_EQ(sampled.num_logprobs, 1);
+  EXPECT_EQ(sampled.tokens.data(), tokens.data());  // borrowed, not copied
   ASSERT_TRUE(std::holds_alternative<const SamplingOptions*>(sampled.task));
   EXPECT_EQ(std::get<const SamplingOptions*>(sampled.task)->seed, 9u);
-  const RowRequest scored =
-      made.request->RowFor(1, segment, {.offset = 0, .kind = RowKind::kScore, .target = 42});
+  const RowRequest scored = made.request->RowFor(
+      1, segment, {.offset = 0, .kind = RowKind::kScore, .target = 42}, tokens);
   EXPECT_EQ(scored.position, 11);
   ASSERT_TRUE(std::holds_alternative<ScoreTarget>(scored.task));
   EXPECT_EQ(std::get<ScoreTarget>(scored.task).token, 42);
+}
+
+TEST(ActiveRequest, ReadsTokensWhereOptionsDependOnThem) {
+  EXPECT_FALSE(Make(Request(1), {70}).request->reads_tokens());
+  EngineRequest penalised = Request(1);
+  penalised.sampling.repetition_penalty = 1.5F;
+  EXPECT_TRUE(Make(std::move(penalised), {70}).request->reads_tokens());
+  EngineRequest constrained = Request(1);
+  constrained.constraint = std::make_shared<const KeptConstraint>();
+  EXPECT_TRUE(Make(std::move(constrained), {70}).request->reads_tokens());
 }
 
 TEST(ActiveRequest, FinishesOnceAllItsSequencesHave) {

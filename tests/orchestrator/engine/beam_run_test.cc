@@ -76,14 +76,16 @@ TEST_F(BeamRunTest, TheBestOfABeamGoesOnInPlaceAndOthersAreForkedOff) {
 
 TEST_F(BeamRunTest, AsksForCandidatesAndSaysWhichTokenWasChosen) {
   const Segment first = {.sequence = 70, .first_position = 0, .tokens = {5, 6, 7}};
-  RowRequest row = run().RowFor(first, {.offset = 2});
+  const std::vector<TokenId> first_tokens = {5, 6, 7};
+  RowRequest row = run().RowFor(first, {.offset = 2}, first_tokens);
   EXPECT_EQ(row.position, 3);
   EXPECT_EQ(row.num_logprobs, 4);
   EXPECT_FALSE(row.previous.has_value());
   run().OnRow(70, Row({{11, -0.5F}, {12, -1}}));
   Advance();
   const Segment second = {.sequence = 80, .first_position = 3, .tokens = {12}};
-  row = run().RowFor(second, {.offset = 0});
+  const std::vector<TokenId> tokens = {5, 6, 7, 12};  // as the scheduler has them after the fork
+  row = run().RowFor(second, {.offset = 0}, tokens);
   EXPECT_EQ(row.position, 4);
   EXPECT_EQ(row.sequence_index, 1);
   EXPECT_EQ(row.previous, 12);

@@ -1,4 +1,4 @@
-// Sequences whose tokens are chosen outside, as those of beams are.
+// Externally sampled sequences, as those of beams are.
 #include "tests/orchestrator/scheduler/testing.h"
 
 namespace sluice {
@@ -12,7 +12,7 @@ class ChoiceTest : public SchedulerTest {
  protected:
   static SequenceSpec Outside(SequenceId id, int num_prompt, int max_new_tokens) {
     SequenceSpec spec = Spec(id, num_prompt, max_new_tokens);
-    spec.chosen_outside = true;
+    spec.externally_sampled = true;
     return spec;
   }
   void Append(SequenceId id, TokenId token) {

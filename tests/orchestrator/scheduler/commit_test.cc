@@ -29,6 +29,19 @@ TEST_F(CommitTest, SaysWhichResultRowWasAcceptedForWhichSequence) {
   EXPECT_EQ(outcome->rows[1].row, 1);
 }
 
+TEST_F(CommitTest, KeepsTheTokensOfASequenceUntilItEnds) {
+  SequenceSpec spec = Spec(1, 2, 3);
+  spec.resumed_tokens = {7};
+  Add(std::move(spec));
+  EXPECT_THAT(scheduler().TokensOf(1), ElementsAre(100, 101, 7));
+  PlanAndCommit(41);
+  EXPECT_THAT(scheduler().TokensOf(1), ElementsAre(100, 101, 7, 41));
+  scheduler().Reset();
+  EXPECT_THAT(scheduler().TokensOf(1), ElementsAre(100, 101, 7, 41));
+  PlanAndCommit(42);
+  EXPECT_THAT(scheduler().TokensOf(1), IsEmpty());
+}
+
 TEST_F(CommitTest, RefusesUnknownAndOlderSteps) {
   Add(Spec(1, 3, 5));
   constexpr auto kNotFound = absl::StatusCode::kNotFound;

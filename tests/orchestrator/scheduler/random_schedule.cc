@@ -88,7 +88,7 @@ SequenceSpec RandomSchedule::RandomSpec() {
   spec.max_new_tokens = spec.score_prompt && Chance(50) ? 0 : Pick(1, 20);
   spec.stop_tokens = {Pick(0, kFakeVocabulary - 1)};
   if (Chance(30)) spec.priority = Pick(-1, 1);
-  spec.chosen_outside = Chance(30);
+  spec.externally_sampled = Chance(30);
   spec.use_prefix_cache = Chance(80);
   if (Chance(20)) spec.cache_salt = "salt";
   if (Chance(70)) spec.max_drafts = Pick(1, kMostDrafts);

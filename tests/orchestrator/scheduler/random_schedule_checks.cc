@@ -77,7 +77,7 @@ void RandomSchedule::CheckRows(const StepOutcome& outcome, const std::vector<Tok
       ASSERT_EQ(row.token, rows.at(row.row));
       ASSERT_FALSE(client.sits_out) << "a token chosen behind one that was deferred";
       ASSERT_FALSE(client.choice.has_value()) << "chosen twice";
-      if (client.spec.chosen_outside) {
+      if (client.spec.externally_sampled) {
         client.choice = row.token;
       } else {
         client.tokens.push_back(row.token);

@@ -15,7 +15,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
-#include "kernels/reference/async_backend.h"
 #include "kernels/reference/reference_backend.h"
 #include "services/common/activations.h"
 #include "services/common/client_stream.h"
@@ -27,6 +26,7 @@
 #include "services/common/wiring_message.h"
 #include "services/rows/tensor.h"
 #include "sluice/v1/activations.grpc.pb.h"
+#include "tests/kernels/testing/async_backend.h"
 #include "tests/kernels/testing/test_wiring.h"
 
 namespace sluice {

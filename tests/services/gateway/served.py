@@ -7,8 +7,13 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "testing"))
+
+from pipeline import Pipeline  # noqa: E402
 
 STORYTELLER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "models", "storyteller")
 TEMPLATE = ("{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}"
@@ -16,23 +21,7 @@ TEMPLATE = ("{% for message in messages %}{{ message.role }}: {{ message.content
             "{% if add_generation_prompt %}assistant:{% endif %}")
 
 
-def children_of(pid):
-    """{name of the program: [pids]} of the processes that `pid` started."""
-    found = {}
-    for entry in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{entry}/stat") as file:
-                fields = file.read().rsplit(")", 1)[1].split()
-            with open(f"/proc/{entry}/cmdline", "rb") as file:
-                name = os.path.basename(file.read().split(b"\0")[0].decode())
-        except OSError:
-            continue
-        if fields[0] != "Z" and int(fields[1]) == pid:
-            found.setdefault(name, []).append(int(entry))
-    return found
-
-
-class Served:
+class Served(Pipeline):
     """The storyteller with a chat template, behind gRPC and, unless told otherwise, HTTP, until stop(). `log`: a file for its log."""
 
     def __init__(self, bin_folder, *flags, http=True, log=None):
@@ -42,24 +31,16 @@ class Served:
         shutil.copytree(STORYTELLER, self.model)
         with open(os.path.join(self.model, "chat_template.jinja"), "w") as file:
             file.write(TEMPLATE)
-        self.process = subprocess.Popen(
-            [os.path.join(bin_folder, "sluice"), "up", "--model", self.model, "--port", "0",
-             *(["--http_port", "0"] if http else []), *flags],
-            stdout=subprocess.PIPE, stderr=log, text=True)
-        demo = "--demo" in flags
-        self.lines = [self.process.stdout.readline().strip() for _ in range(1 + http + demo)]
-        self.endpoint, *addresses = (line.split(" ")[-1] for line in self.lines)
-        self.address = addresses[0] if http else None
-        self.demo_token = addresses[1].rpartition("#demo=")[2] if demo else None
+        super().__init__(os.path.join(bin_folder, "sluice"), "--model", self.model,
+                         *(["--http_port", "0"] if http else []), *flags, stderr=log)
+        self.address = self.http_address
 
-    def stop(self):
-        self.process.terminate()
-        self.process.wait(30)
-        self.process.stdout.close()
+    def stop(self, seconds=30):
+        super().stop(seconds)
         shutil.rmtree(self.folder)
 
     def kill(self, program):
-        os.kill(children_of(self.process.pid)[program][0], signal.SIGKILL)
+        os.kill(self.pids(program)[0], signal.SIGKILL)
 
     def status(self):
         done = subprocess.run([os.path.join(self.bin, "sluice"), "status", "--endpoint", self.endpoint, "--json"],

@@ -18,7 +18,7 @@ using ::testing::IsEmpty;
 
 ModelConfig Config(int num_layers) {
   ModelConfig config = *ParseModelConfig(TinyLlamaConfig(), "", "test");
-  config.num_layers = num_layers;
+  config.layers.resize(num_layers);
   return config;
 }
 

@@ -67,8 +67,8 @@ TEST(ModelConfig, MapsLlama) {
   EXPECT_EQ(config.model_type, "llama");
   EXPECT_EQ(config.vocab_size, 10);
   EXPECT_EQ(config.hidden_size, 16);
-  EXPECT_EQ(config.intermediate_size, 24);
-  EXPECT_EQ(config.num_layers, 3);
+  EXPECT_EQ(DenseMlpOf(config.layers.at(0)).width, 24);
+  EXPECT_EQ(config.num_layers(), 3);
   EXPECT_EQ(config.num_heads, 4);
   EXPECT_EQ(config.num_kv_heads, 2);
   EXPECT_EQ(config.head_dim, 4);
@@ -77,13 +77,15 @@ TEST(ModelConfig, MapsLlama) {
   EXPECT_EQ(config.max_positions, 64);
   EXPECT_EQ(config.norm, NormKind::kRmsNorm);
   EXPECT_EQ(config.norm_eps, 1e-5f);
-  EXPECT_EQ(config.activation, Activation::kSilu);
-  EXPECT_TRUE(config.gated_mlp);
-  EXPECT_EQ(config.position, PositionKind::kRopeHalfSplit);
-  EXPECT_EQ(config.rope.theta, 10000.0);
-  EXPECT_TRUE(config.qkv_bias);
-  EXPECT_TRUE(config.o_bias);
-  EXPECT_TRUE(config.mlp_bias);
+  EXPECT_EQ(DenseMlpOf(config.layers.at(0)).activation, Activation::kSilu);
+  EXPECT_TRUE(DenseMlpOf(config.layers.at(0)).gated);
+  EXPECT_EQ(config.position, PositionKind::kNone);
+  EXPECT_EQ(config.layers.at(2).attention.rope, 0);
+  EXPECT_FALSE(config.ropes.at(0).interleaved);
+  EXPECT_EQ(config.ropes.at(0).theta, 10000.0);
+  EXPECT_TRUE(config.layers.at(0).attention.qkv_bias);
+  EXPECT_TRUE(config.layers.at(0).attention.o_bias);
+  EXPECT_TRUE(DenseMlpOf(config.layers.at(0)).bias);
   EXPECT_FALSE(config.tied_embeddings);
   EXPECT_EQ(config.bos_token_id, 1);
   EXPECT_THAT(config.eos_token_ids, ElementsAre(2));
@@ -101,10 +103,10 @@ TEST(ModelConfig, FillsInWhatLlamaFilesLeaveOut) {
   EXPECT_EQ(config.num_kv_heads, 4);
   EXPECT_EQ(config.head_dim, 4);
   EXPECT_EQ(config.norm_eps, 1e-6f);
-  EXPECT_EQ(config.rope.theta, 10000.0);
-  EXPECT_FALSE(config.qkv_bias);
-  EXPECT_FALSE(config.o_bias);
-  EXPECT_FALSE(config.mlp_bias);
+  EXPECT_EQ(config.ropes.at(0).theta, 10000.0);
+  EXPECT_FALSE(config.layers.at(0).attention.qkv_bias);
+  EXPECT_FALSE(config.layers.at(0).attention.o_bias);
+  EXPECT_FALSE(DenseMlpOf(config.layers.at(0)).bias);
   EXPECT_FALSE(config.tied_embeddings);
   EXPECT_FALSE(config.bos_token_id.has_value());
   EXPECT_THAT(config.eos_token_ids, IsEmpty());
@@ -119,12 +121,12 @@ TEST(ModelConfig, TakesHeadDimOfItsOwn) {
 }
 
 TEST(ModelConfig, ReadsRopeThetaInBothPlaces) {
-  EXPECT_EQ(Parsed(With("rope_theta", 500000)).rope.theta, 500000.0);
+  EXPECT_EQ(Parsed(With("rope_theta", 500000)).ropes.at(0).theta, 500000.0);
   json newer = Without("rope_theta");
   newer["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 1e6}};
-  EXPECT_EQ(Parsed(newer).rope.theta, 1e6);
+  EXPECT_EQ(Parsed(newer).ropes.at(0).theta, 1e6);
   newer["rope_theta"] = 10000;
-  EXPECT_EQ(Parsed(newer).rope.theta, 1e6);
+  EXPECT_EQ(Parsed(newer).ropes.at(0).theta, 1e6);
 }
 
 TEST(ModelConfig, AcceptsRopeScalingThatScalesNothing) {
@@ -156,6 +158,9 @@ TEST(ModelConfig, KnowsWhatItsQuantizedFilesHold) {
   json fp8 = int8;
   fp8["quantization_config"]["type"] = "float";
   EXPECT_EQ(Parsed(fp8).quantization->format, WeightFormat::kFp8);
+  json large_groups = int8;
+  large_groups["quantization_config"]["group_size"] = 64;
+  EXPECT_EQ(Parsed(large_groups).quantization->format, WeightFormat::kInt8G64);
 }
 
 TEST(ModelConfig, RefusesQuantizationOfAnotherKind) {
@@ -369,12 +374,12 @@ TEST(ModelConfig, NoMutationCrashesTheReader) {
     const auto config = ParseModelConfig(text, "", "x");
     if (!config.ok()) continue;
     ++accepted;
-    EXPECT_GE(config->num_layers, 1);
+    EXPECT_GE(config->num_layers(), 1);
     EXPECT_GE(config->hidden_size, 1);
     EXPECT_EQ(config->num_heads % config->num_kv_heads, 0);
-    EXPECT_EQ(config->rope.dim % 2, 0);
+    EXPECT_EQ(config->ropes.at(0).dim % 2, 0);
     EXPECT_GT(config->norm_eps, 0);
-    EXPECT_GT(config->rope.theta, 0);
+    EXPECT_GT(config->ropes.at(0).theta, 0);
     for (const int id : config->eos_token_ids) EXPECT_LT(id, config->vocab_size);
   }
   EXPECT_GT(accepted, 100);

@@ -165,10 +165,9 @@ std::vector<TensorPlace> StoredTensors(const ModelConfig& config) {
   SLUICE_CHECK(nothing.ok());
   const TensorPlaces places(config, *FindModelFamily(config.model_type)->names, *nothing);
   std::map<std::string, TensorPlace> by_name;
-  const auto add = [&](const TensorPlace& place) { by_name.emplace(place.name, place.Whole()); };
-  for (const ModelTensor tensor : ModelTensors(config)) add(places.Of(tensor));
-  for (int layer = 0; layer < config.num_layers; ++layer) {
-    for (const LayerTensor tensor : LayerTensors(config)) add(places.Of(tensor, layer));
+  for (const TensorId tensor : AllTensors(config)) {
+    const TensorPlace place = places.Of(tensor);
+    by_name.emplace(place.name, place.Whole());
   }
   std::vector<TensorPlace> list;
   for (auto& [name, place] : by_name) list.push_back(std::move(place));

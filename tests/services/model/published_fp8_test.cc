@@ -91,7 +91,7 @@ class PublishedFp8Test : public QuantizeTest {
   std::vector<float> Read(const TensorSlice& slice, WeightFormat as) {
     std::vector<std::byte> bytes(slice.rows.size() * RowBytes(as, slice.columns.size()));
     const absl::Status read =
-        SourceOf(in()).Read(LayerTensor::kDown, 1, slice, as, absl::MakeSpan(bytes));
+        SourceOf(in()).Read({TensorRole::kDown, 1}, slice, as, absl::MakeSpan(bytes));
     EXPECT_TRUE(read.ok()) << read;
     std::vector<float> numbers(slice.size());
     const size_t row_bytes = RowBytes(as, slice.columns.size());
@@ -149,8 +149,8 @@ TEST_F(PublishedFp8Test, IsKeptAsItIsAndTheHeadLeftAlone) {
   EXPECT_EQ(*source.Resolve(WeightType::kBF16), WeightFormat::kBF16);
   EXPECT_THAT(std::string(source.Resolve(WeightType::kInt4).status().message()),
               HasSubstr("weights as fp8, which are not quantized again as int4"));
-  EXPECT_EQ(FormatOf(ModelTensor::kHead, ConfigOf(in()), WeightFormat::kFp8), WeightFormat::kBF16);
-  EXPECT_EQ(FormatOf(LayerTensor::kUp, ConfigOf(in()), WeightFormat::kFp8), WeightFormat::kFp8);
+  EXPECT_EQ(FormatOf({TensorRole::kHead}, ConfigOf(in()), WeightFormat::kFp8), WeightFormat::kBF16);
+  EXPECT_EQ(FormatOf({TensorRole::kUp, 1}, ConfigOf(in()), WeightFormat::kFp8), WeightFormat::kFp8);
   EXPECT_THAT(std::string(Quantize(WeightFormat::kInt8).status().message()),
               HasSubstr("quantized already, as fp8"));
 }
@@ -166,7 +166,7 @@ TEST_F(PublishedFp8Test, IsFp8WhateverItsFirstProjectionIs) {
   EXPECT_EQ(*source.Resolve(WeightType::kAuto), WeightFormat::kFp8);
   std::vector<std::byte> row(RowBytes(WeightFormat::kFp8, 64));
   EXPECT_EQ(
-      source.Read(LayerTensor::kQ, 0, {{0, 1}, {0, 64}}, WeightFormat::kFp8, absl::MakeSpan(row)),
+      source.Read({TensorRole::kQ, 0}, {{0, 1}, {0, 64}}, WeightFormat::kFp8, absl::MakeSpan(row)),
       absl::OkStatus());
 }
 
@@ -178,7 +178,7 @@ TEST_F(PublishedFp8Test, ACodeOfNoNumberEndsTheRead) {
                    });
     for (const WeightFormat as : {WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kFp8}) {
       std::vector<std::byte> row(RowBytes(as, kColumns));
-      const absl::Status read = SourceOf(in()).Read(LayerTensor::kDown, 1, {{0, 1}, {0, kColumns}},
+      const absl::Status read = SourceOf(in()).Read({TensorRole::kDown, 1}, {{0, 1}, {0, kColumns}},
                                                     as, absl::MakeSpan(row));
       EXPECT_EQ(read.code(), absl::StatusCode::kInvalidArgument);
       EXPECT_THAT(std::string(read.message()),
@@ -201,7 +201,7 @@ TEST_F(PublishedFp8Test, WhatIsWrongWithFilesIsNamed) {
   std::memcpy(large.bytes.data(), &too_large, 4);
   WritePublished(large);
   std::vector<std::byte> row(RowBytes(WeightFormat::kFp8, kColumns));
-  const absl::Status read = SourceOf(in()).Read(LayerTensor::kDown, 1, {{0, 1}, {0, kColumns}},
+  const absl::Status read = SourceOf(in()).Read({TensorRole::kDown, 1}, {{0, 1}, {0, kColumns}},
                                                 WeightFormat::kFp8, absl::MakeSpan(row));
   EXPECT_THAT(std::string(read.message()),
               AllOf(HasSubstr(kName),

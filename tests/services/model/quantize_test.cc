@@ -87,15 +87,7 @@ std::vector<std::string> NamesIn(const std::string& folder) {
   return names;
 }
 
-std::vector<std::byte> BytesOf(const WeightSource& source, LayerTensor tensor, int layer,
-                               const TensorSlice& slice, WeightFormat as) {
-  std::vector<std::byte> bytes(slice.rows.size() * RowBytes(as, slice.columns.size()));
-  const absl::Status read = source.Read(tensor, layer, slice, as, absl::MakeSpan(bytes));
-  EXPECT_TRUE(read.ok()) << read;
-  return bytes;
-}
-
-std::vector<std::byte> BytesOf(const WeightSource& source, ModelTensor tensor,
+std::vector<std::byte> BytesOf(const WeightSource& source, TensorId tensor,
                                const TensorSlice& slice, WeightFormat as) {
   std::vector<std::byte> bytes(slice.rows.size() * RowBytes(as, slice.columns.size()));
   const absl::Status read = source.Read(tensor, slice, as, absl::MakeSpan(bytes));
@@ -106,20 +98,20 @@ std::vector<std::byte> BytesOf(const WeightSource& source, ModelTensor tensor,
 // Whatever any rank reads, it has the bits of the model that is quantised while it is read.
 void ExpectSameWeights(const WeightSource& a, const WeightSource& b, const ModelConfig& config,
                        WeightFormat wanted) {
-  for (const ModelTensor tensor : ModelTensors(config)) {
+  for (const TensorId tensor : TensorsOutsideLayers(config)) {
     const TensorSlice whole = WholeOf(ShapeOf(tensor, config));
     const WeightFormat as = FormatOf(tensor, config, wanted);
     EXPECT_EQ(BytesOf(a, tensor, whole, as), BytesOf(b, tensor, whole, as))
-        << static_cast<int>(tensor);
+        << static_cast<int>(tensor.role);
   }
   for (const int ranks : AcceptedRankCounts(config)) {
     const auto plan = MakeShardPlan(config, {.num_ranks = ranks, .rank = ranks - 1});
     ASSERT_TRUE(plan.ok()) << plan.status();
-    for (const LayerTensor tensor : LayerTensors(config)) {
+    for (const TensorId tensor : TensorsOfLayer(1, config)) {
       const TensorSlice slice = SliceOf(tensor, config, *plan);
       const WeightFormat as = FormatOf(tensor, config, wanted);
-      EXPECT_EQ(BytesOf(a, tensor, 1, slice, as), BytesOf(b, tensor, 1, slice, as))
-          << static_cast<int>(tensor) << " of " << ranks << " ranks";
+      EXPECT_EQ(BytesOf(a, tensor, slice, as), BytesOf(b, tensor, slice, as))
+          << static_cast<int>(tensor.role) << " of " << ranks << " ranks";
     }
   }
 }
@@ -148,15 +140,15 @@ TEST_F(QuantizeTest, AsPlainNumbersWeightsAreWhatTheQuotientsSay) {
     ASSERT_TRUE(Quantize(format).ok());
     const WeightSource quantized = SourceOf(out());
     const TensorSlice slice{{3, 9}, {32, 64}};
-    const auto rows = BytesOf(quantized, LayerTensor::kUp, 1, slice, format);
+    const auto rows = BytesOf(quantized, {TensorRole::kUp, 1}, slice, format);
     std::vector<float> expected(slice.size());
     const size_t row_bytes = RowBytes(format, 32);
     for (int row = 0; row < 6; ++row) {
       DecodeRow(format, absl::MakeConstSpan(rows).subspan(row * row_bytes, row_bytes),
                 absl::MakeSpan(expected).subspan(row * 32, 32));
     }
-    EXPECT_EQ(*quantized.ReadFloats(LayerTensor::kUp, 1, slice), expected);
-    const auto rounded = BytesOf(quantized, LayerTensor::kUp, 1, slice, WeightFormat::kBF16);
+    EXPECT_EQ(*quantized.ReadFloats({TensorRole::kUp, 1}, slice), expected);
+    const auto rounded = BytesOf(quantized, {TensorRole::kUp, 1}, slice, WeightFormat::kBF16);
     for (size_t i = 0; i < expected.size(); ++i) {
       uint16_t bits;
       std::memcpy(&bits, &rounded[2 * i], sizeof(bits));
@@ -169,13 +161,13 @@ TEST_F(QuantizeTest, AsPlainNumbersWeightsAreWhatTheQuotientsSay) {
 TEST_F(QuantizeTest, SlicesOfColumnsHaveTheBitsOfTheWhole) {
   WriteModel(LlamaConfig());
   const WeightSource source = SourceOf(in());
-  const TensorSlice whole = WholeOf(ShapeOf(LayerTensor::kDown, ConfigOf(in())));
+  const TensorSlice whole = WholeOf(ShapeOf({TensorRole::kDown, 0}, ConfigOf(in())));
   for (const WeightFormat format : kQuantized) {
-    const auto all = BytesOf(source, LayerTensor::kDown, 0, whole, format);
+    const auto all = BytesOf(source, {TensorRole::kDown, 0}, whole, format);
     const size_t all_bytes = RowBytes(format, whole.columns.size());
     for (const IndexRange columns :
          {IndexRange{0, 32}, IndexRange{96, 224}, IndexRange{224, 256}}) {
-      const auto part = BytesOf(source, LayerTensor::kDown, 0, {{5, 8}, columns}, format);
+      const auto part = BytesOf(source, {TensorRole::kDown, 0}, {{5, 8}, columns}, format);
       const size_t part_bytes = RowBytes(format, columns.size());
       for (int row = 0; row < 3; ++row) {
         EXPECT_EQ(
@@ -192,8 +184,8 @@ TEST_F(QuantizeTest, SeveralThreadsMayReadAtATime) {
   ASSERT_TRUE(Quantize().ok());
   for (const std::string& folder : {in(), out()}) {
     const WeightSource source = SourceOf(folder);
-    const TensorSlice whole = WholeOf(ShapeOf(LayerTensor::kDown, ConfigOf(in())));
-    const auto expected = BytesOf(source, LayerTensor::kDown, 0, whole, WeightFormat::kInt8);
+    const TensorSlice whole = WholeOf(ShapeOf({TensorRole::kDown, 0}, ConfigOf(in())));
+    const auto expected = BytesOf(source, {TensorRole::kDown, 0}, whole, WeightFormat::kInt8);
     const size_t row_bytes = RowBytes(WeightFormat::kInt8, whole.columns.size());
     std::vector<std::byte> read(expected.size());
     std::atomic<int64_t> next = 0;
@@ -202,7 +194,7 @@ TEST_F(QuantizeTest, SeveralThreadsMayReadAtATime) {
       threads.emplace_back([&] {
         for (int64_t row = next++; row < whole.rows.size(); row = next++) {
           EXPECT_TRUE(source
-                          .Read(LayerTensor::kDown, 0, whole.Rows(row, row + 1),
+                          .Read({TensorRole::kDown, 0}, whole.Rows(row, row + 1),
                                 WeightFormat::kInt8,
                                 absl::MakeSpan(read).subspan(row * row_bytes, row_bytes))
                           .ok());
@@ -263,16 +255,16 @@ TEST_F(QuantizeTest, ProgressEndsAtWhatWasExpected) {
   const ModelConfig config = ConfigOf(out());
   const auto plan = MakeShardPlan(config, {});
   uint64_t expected = source->BytesOf(*plan);
-  for (const ModelTensor tensor : ModelTensors(config)) expected += source->BytesOf(tensor);
+  for (const TensorId tensor : TensorsOutsideLayers(config)) expected += source->BytesOf(tensor);
   EXPECT_EQ(expected, bytes);
   progress.Expect(expected);
-  for (const ModelTensor tensor : ModelTensors(config)) {
+  for (const TensorId tensor : TensorsOutsideLayers(config)) {
     ASSERT_TRUE(source->ReadFloats(tensor, WholeOf(ShapeOf(tensor, config))).ok());
   }
-  for (int layer = 0; layer < config.num_layers; ++layer) {
-    for (const LayerTensor tensor : LayerTensors(config)) {
+  for (int layer = 0; layer < config.num_layers(); ++layer) {
+    for (const TensorId tensor : TensorsOfLayer(layer, config)) {
       EXPECT_THAT(last, ::testing::Not(HasSubstr("100%")));
-      ASSERT_TRUE(source->ReadFloats(tensor, layer, SliceOf(tensor, config, *plan)).ok());
+      ASSERT_TRUE(source->ReadFloats(tensor, SliceOf(tensor, config, *plan)).ok());
     }
   }
   EXPECT_THAT(last, HasSubstr("work: 100% of"));

@@ -128,8 +128,8 @@ TEST_F(QuantizedFilesTest, AQuotientOutOfRangeEndsTheRead) {
   const std::string name = "model.layers.0.self_attn.q_proj.weight";
   EditTensors([&](auto& tensors) { tensors[name].bytes[70] = std::byte{0x80}; });
   const WeightSource source = SourceOf(out());
-  EXPECT_TRUE(source.ReadFloats(LayerTensor::kQ, 0, {{0, 1}, {0, 64}}).ok());
-  const auto read = source.ReadFloats(LayerTensor::kQ, 0, {{0, 2}, {0, 64}});
+  EXPECT_TRUE(source.ReadFloats({TensorRole::kQ, 0}, {{0, 1}, {0, 64}}).ok());
+  const auto read = source.ReadFloats({TensorRole::kQ, 0}, {{0, 2}, {0, 64}});
   EXPECT_EQ(read.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(read.status().message()),
               AllOf(HasSubstr(out()), HasSubstr(name), HasSubstr("-128")));

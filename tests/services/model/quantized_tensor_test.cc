@@ -33,7 +33,7 @@ TEST(QuantizedTensor, GroupsAreTakenApartAndPutTogether) {
   for (const WeightFormat format : kQuantized) {
     const std::vector<std::byte> row = EncodedRow(format, kColumns);
     std::vector<std::byte> quotients(QuotientShape(format, {1, kColumns}).size());
-    std::vector<std::byte> scales(2 * ScaleShape({1, kColumns}).size());
+    std::vector<std::byte> scales(2 * ScaleShape(format, {1, kColumns}).size());
     ASSERT_EQ(quotients.size() + scales.size(), row.size());
     SplitGroups(format, row, absl::MakeSpan(quotients), absl::MakeSpan(scales));
     // Group 3, byte 5 of its quotients; its scale.
@@ -52,7 +52,7 @@ TEST(QuantizedTensor, SaysWhereASliceIs) {
   EXPECT_EQ(QuotientSlice(WeightFormat::kFp8, slice), slice);
   EXPECT_EQ(QuotientSlice(WeightFormat::kInt6, slice), (TensorSlice{{3, 7}, {48, 120}}));
   EXPECT_EQ(QuotientSlice(WeightFormat::kInt4, slice), (TensorSlice{{3, 7}, {32, 80}}));
-  EXPECT_EQ(ScaleSlice(slice), (TensorSlice{{3, 7}, {2, 5}}));
+  EXPECT_EQ(ScaleSlice(WeightFormat::kInt4, slice), (TensorSlice{{3, 7}, {2, 5}}));
 }
 
 TEST(QuantizedTensor, RefusesTheQuotientThatNoEncoderWrites) {

@@ -116,6 +116,7 @@ void AddSwitches(Dice& dice, json& config) {
   }
   config["sliding_window"] = dice.Between(1, 100);
   config["max_window_layers"] = dice.Between(0, 1);
+  config["no_rope_layer_interval"] = 2;
   config["position"] =
       dice.Word({"rope_interleaved", "rope_half", "learned", "sinusoidal", "none"});
   config["norm"] = dice.Word({"rmsnorm", "layernorm"});

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "services/model/json_fields.h"
@@ -13,8 +14,6 @@
 namespace sluice::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::Contains;
 using ::testing::IsSupersetOf;
 using ::testing::SizeIs;
 
@@ -38,10 +37,11 @@ TEST(RandomModel, EverySeedGivesAModelOfAnyFamilyThatRanksCanShare) {
 }
 
 TEST(RandomModel, ProjectionsAreQuantizedOrNot) {
-  constexpr LayerTensor kProjections[] = {LayerTensor::kQ, LayerTensor::kO, LayerTensor::kUp,
-                                          LayerTensor::kDown};
+  constexpr TensorRole kProjections[] = {TensorRole::kQ, TensorRole::kO, TensorRole::kUp,
+                                         TensorRole::kDown};
   for (const std::string& type : ModelTypes()) {
-    for (const LayerTensor tensor : kProjections) {
+    for (const TensorRole role : kProjections) {
+      const TensorId tensor{role, 0};
       std::set<WeightFormat> formats;
       for (uint32_t seed = 0; seed < kSeeds; ++seed) {
         RandomModelOptions options{.model_type = type, .seed = seed};
@@ -57,14 +57,17 @@ TEST(RandomModel, ProjectionsAreQuantizedOrNot) {
 TEST(RandomModel, SeedsTurnEverySwitch) {
   std::set<int> kv_heads;
   std::set<RopeScaling> scalings;
-  std::set<PositionKind> positions;
+  std::set<std::tuple<PositionKind, bool, bool>> positions;  // also: rotary, interleaved
   for (uint32_t seed = 0; seed < kSeeds; ++seed) {
     const ModelConfig llama = ConfigOf({.model_type = "llama", .seed = seed});
     kv_heads.insert(llama.num_kv_heads);
-    scalings.insert(llama.rope.scaling);
-    positions.insert(ConfigOf({.model_type = "sluice_decoder", .seed = seed}).position);
-    EXPECT_THAT(ConfigOf({.model_type = "mistral", .seed = seed}).windows,
-                AllOf(SizeIs(llama.num_layers), Contains(::testing::Gt(0))));
+    scalings.insert(llama.ropes.at(0).scaling);
+    const ModelConfig textbook = ConfigOf({.model_type = "sluice_decoder", .seed = seed});
+    const bool interleaved = !textbook.ropes.empty() && textbook.ropes[0].interleaved;
+    positions.emplace(textbook.position, !textbook.ropes.empty(), interleaved);
+    for (const LayerSpec& layer : ConfigOf({.model_type = "mistral", .seed = seed}).layers) {
+      EXPECT_GT(layer.attention.window, 0);
+    }
   }
   EXPECT_THAT(kv_heads, IsSupersetOf({1, 2, 4}));
   EXPECT_THAT(scalings, SizeIs(7));
@@ -80,7 +83,7 @@ TEST(RandomModel, FilesHoldEveryTensorAndFollowFromTheSeed) {
       WriteRandomModel(options, same);
       const auto source = WeightSource::Open(one.path(), config);
       ASSERT_TRUE(source.ok()) << source.status();
-      EXPECT_EQ(source->StoredType(source->places().Of(LayerTensor::kQ, 0)), stored);
+      EXPECT_EQ(source->StoredType(source->places().Of({TensorRole::kQ, 0})), stored);
       const auto text = [](const TempFolder& folder) {
         return ReadTextFile(folder.PathOf("model.safetensors")).value();
       };

@@ -57,7 +57,7 @@ TEST(RopeFields, AFactorStretchesTheContext) {
 
 TEST(RopeFields, YarnFillsInItsDefaults) {
   const RopeConfig rope =
-      Parsed({{"rope_type", "yarn"}, {"original_max_position_embeddings", 16}}).rope;
+      Parsed({{"rope_type", "yarn"}, {"original_max_position_embeddings", 16}}).ropes.at(0);
   EXPECT_EQ(rope.scaling, RopeScaling::kYarn);
   EXPECT_EQ(rope.factor, 4);  // 64 over 16
   EXPECT_EQ(rope.beta_fast, 32);
@@ -69,7 +69,7 @@ TEST(RopeFields, YarnFillsInItsDefaults) {
                                    {"attention_factor", 1.5},
                                    {"beta_fast", 8},
                                    {"truncate", false}})
-                               .rope;
+                               .ropes.at(0);
   EXPECT_EQ(given.attention_factor, 1.5);
   EXPECT_EQ(given.beta_fast, 8);
   EXPECT_FALSE(given.truncate);
@@ -81,34 +81,35 @@ TEST(RopeFields, LongRopeHasTwoListsAndTwoLengths) {
                         {"long_factor", {3, 4.5}},
                         {"original_max_position_embeddings", 16}};
   const ModelConfig config = Parsed(scaling);
-  EXPECT_THAT(config.rope.short_factors, ElementsAre(1, 2));
-  EXPECT_THAT(config.rope.long_factors, ElementsAre(3, 4.5));
+  EXPECT_THAT(config.ropes.at(0).short_factors, ElementsAre(1, 2));
+  EXPECT_THAT(config.ropes.at(0).long_factors, ElementsAre(3, 4.5));
   EXPECT_EQ(config.max_positions, 64);
-  EXPECT_NEAR(config.rope.attention_factor, std::sqrt(1 + std::log(4.0) / std::log(16.0)), 1e-12);
+  EXPECT_NEAR(config.ropes.at(0).attention_factor, std::sqrt(1 + std::log(4.0) / std::log(16.0)),
+              1e-12);
   constexpr int32_t kAny = std::numeric_limits<int32_t>::max();
-  EXPECT_TRUE(config.rope.depends_on_length());
-  EXPECT_EQ(config.rope.LongestLike(1), 16);
-  EXPECT_EQ(config.rope.LongestLike(16), 16);
-  EXPECT_EQ(config.rope.LongestLike(17), kAny);
-  EXPECT_EQ(config.rope.LongestLike(64), kAny);
+  EXPECT_TRUE(config.ropes.at(0).depends_on_length());
+  EXPECT_EQ(config.ropes.at(0).LongestLike(1), 16);
+  EXPECT_EQ(config.ropes.at(0).LongestLike(16), 16);
+  EXPECT_EQ(config.ropes.at(0).LongestLike(17), kAny);
+  EXPECT_EQ(config.ropes.at(0).LongestLike(64), kAny);
 }
 
 TEST(RopeFields, DynamicTurnsDifferentlyAtEveryLengthBeyondTheOriginal) {
-  const RopeConfig rope = Parsed({{"type", "dynamic"}, {"factor", 2}}).rope;
+  const RopeConfig rope = Parsed({{"type", "dynamic"}, {"factor", 2}}).ropes.at(0);
   EXPECT_EQ(rope.LongestLike(5), 64);
   EXPECT_EQ(rope.LongestLike(64), 64);
   EXPECT_EQ(rope.LongestLike(65), 65);
   EXPECT_EQ(rope.LongestLike(128), 128);
-  EXPECT_FALSE(Parsed({{"type", "linear"}, {"factor", 2}}).rope.depends_on_length());
+  EXPECT_FALSE(Parsed({{"type", "linear"}, {"factor", 2}}).ropes.at(0).depends_on_length());
 }
 
 TEST(RopeFields, TheCommandLineTakesThePlaceOfTheFile) {
   const ModelConfig config = Parsed({{"type", "linear"}, {"factor", 8}},
                                     "yarn,factor=4,truncate=false", {{"rope_theta", 500}});
-  EXPECT_EQ(config.rope.scaling, RopeScaling::kYarn);
-  EXPECT_EQ(config.rope.factor, 4);
-  EXPECT_FALSE(config.rope.truncate);
-  EXPECT_EQ(config.rope.theta, 500);
+  EXPECT_EQ(config.ropes.at(0).scaling, RopeScaling::kYarn);
+  EXPECT_EQ(config.ropes.at(0).factor, 4);
+  EXPECT_FALSE(config.ropes.at(0).truncate);
+  EXPECT_EQ(config.ropes.at(0).theta, 500);
   EXPECT_EQ(config.max_positions, 256);
   EXPECT_EQ(Parsed({{"type", "linear"}, {"factor", 8}}, "default").max_positions, 64);
 }
@@ -139,7 +140,7 @@ TEST(RopeFields, FieldsOfTheCommandLineAreThoseOfItsScaling) {
   EXPECT_THAT(Refusal(nullptr, "default,factor=4"),
               HasSubstr("default has no field \"factor\"; accepted: none"));
   EXPECT_THAT(Refusal(nullptr, "linear,truncate=true"), HasSubstr("no field \"truncate\""));
-  EXPECT_EQ(Parsed(nullptr, "yarn,factor=4,beta_fast=16,mscale=1").rope.beta_fast, 16);
+  EXPECT_EQ(Parsed(nullptr, "yarn,factor=4,beta_fast=16,mscale=1").ropes.at(0).beta_fast, 16);
 }
 
 TEST(RopeFields, ModelsWithoutRotaryPositionsHaveNothingToScale) {

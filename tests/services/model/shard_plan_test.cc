@@ -22,8 +22,7 @@ ModelConfig Config(int heads, int kv_heads, int intermediate, int layers = 4) {
   config.head_dim = 8;
   config.num_heads = heads;
   config.num_kv_heads = kv_heads;
-  config.intermediate_size = intermediate;
-  config.num_layers = layers;
+  config.layers.assign(layers, {.mlp = DenseMlpSpec{.width = intermediate}});
   return config;
 }
 
@@ -45,12 +44,12 @@ TEST(ShardPlan, OneShardHoldsTheWholeModel) {
   EXPECT_EQ(plan.layers, (IndexRange{0, 4}));
   EXPECT_EQ(plan.heads, (IndexRange{0, 8}));
   EXPECT_EQ(plan.kv_heads, (IndexRange{0, 4}));
-  EXPECT_EQ(plan.mlp_columns, (IndexRange{0, 172}));
+  EXPECT_EQ(plan.MlpOf(172).columns, (IndexRange{0, 172}));
   EXPECT_EQ(plan.o_proj.num_slices, 8);
   EXPECT_EQ(plan.o_proj.width, 8);
   EXPECT_EQ(plan.o_proj.slices, (IndexRange{0, 8}));
-  EXPECT_EQ(plan.down_proj.num_slices, 4);
-  EXPECT_EQ(plan.down_proj.width, 43);
+  EXPECT_EQ(plan.MlpOf(172).down_proj.num_slices, 4);
+  EXPECT_EQ(plan.MlpOf(172).down_proj.width, 43);
 }
 
 TEST(ShardPlan, RanksShareKvHeadsWhereThereAreFewerOfThem) {
@@ -93,6 +92,18 @@ TEST(ShardPlan, NamesTheRankCountsAModelAccepts) {
   }
 }
 
+// A model whose layers have MLPs of different widths.
+TEST(ShardPlan, EveryMlpIsCutByItself) {
+  ModelConfig config = Config(8, 8, 64);
+  DenseMlpOf(config.layers[1]).width = 20;
+  EXPECT_THAT(AcceptedRankCounts(config), ElementsAre(1, 2, 4));
+  const ShardPlan plan = Plan(config, {.num_ranks = 4, .rank = 3});
+  EXPECT_EQ(plan.MlpOf(64).columns, (IndexRange{48, 64}));
+  EXPECT_EQ(plan.MlpOf(64).down_proj.num_slices, 8);
+  EXPECT_EQ(plan.MlpOf(20).columns, (IndexRange{15, 20}));
+  EXPECT_EQ(plan.MlpOf(20).down_proj.slices, (IndexRange{3, 4}));
+}
+
 TEST(ShardPlan, RefusesPlacesThatDontExist) {
   const ModelConfig config = Config(8, 8, 64, 3);
   EXPECT_THAT(Refusal(config, {.num_stages = 4}),
@@ -126,20 +137,21 @@ TEST(ShardPlan, RanksTileEveryModelTheyAccept) {
             EXPECT_EQ(plan.kv_heads.size(), std::max(1, kv_heads / ranks));
             // A rank's query heads fall evenly on its KV heads, so that it attends like a model.
             EXPECT_EQ(plan.heads.size() % plan.kv_heads.size(), 0);
-            EXPECT_EQ(plan.mlp_columns.begin, columns.end);
+            const MlpPart mlp = plan.MlpOf(intermediate);
+            EXPECT_EQ(mlp.columns.begin, columns.end);
             EXPECT_EQ(plan.o_proj.num_slices, whole.o_proj.num_slices);
             EXPECT_EQ(plan.o_proj.slices.begin, o_slices.end);
             EXPECT_EQ(plan.o_proj.slices.size() * ranks, plan.o_proj.num_slices);
             EXPECT_EQ(plan.o_proj.slices.begin * plan.o_proj.width,
                       plan.heads.begin * config.head_dim);
-            EXPECT_EQ(plan.down_proj.num_slices, whole.down_proj.num_slices);
-            EXPECT_EQ(plan.down_proj.slices.begin, down_slices.end);
-            EXPECT_EQ(plan.down_proj.slices.size() * ranks, plan.down_proj.num_slices);
-            EXPECT_EQ(plan.down_proj.slices.begin * plan.down_proj.width, plan.mlp_columns.begin);
+            EXPECT_EQ(mlp.down_proj.num_slices, whole.MlpOf(intermediate).down_proj.num_slices);
+            EXPECT_EQ(mlp.down_proj.slices.begin, down_slices.end);
+            EXPECT_EQ(mlp.down_proj.slices.size() * ranks, mlp.down_proj.num_slices);
+            EXPECT_EQ(mlp.down_proj.slices.begin * mlp.down_proj.width, mlp.columns.begin);
             head = plan.heads;
-            columns = plan.mlp_columns;
+            columns = mlp.columns;
             o_slices = plan.o_proj.slices;
-            down_slices = plan.down_proj.slices;
+            down_slices = mlp.down_proj.slices;
           }
           EXPECT_EQ(head.end, heads);
           EXPECT_EQ(columns.end, intermediate);

@@ -13,17 +13,17 @@ TEST(StorageType, NamesOfWeightTypesAreRead) {
                                 WeightType::kInt8, WeightType::kInt4, WeightType::kFp8}) {
     EXPECT_EQ(*ParseWeightType(Name(type)), type);
   }
-  for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kInt8,
-                                    WeightFormat::kInt4, WeightFormat::kFp8}) {
-    EXPECT_TRUE(ParseWeightType(TypeName(format)).ok()) << TypeName(format);
+  for (const WeightFormatTraits& traits : kWeightFormats) {
+    EXPECT_EQ(ParseWeightType(traits.flag).ok(), traits.is_selectable) << traits.flag;
   }
   EXPECT_EQ(*ParseWeightType("int4"), WeightType::kInt4);
   EXPECT_EQ(*ParseWeightType("fp8"), WeightType::kFp8);
 }
 
 TEST(StorageType, UnknownOnesAreNamed) {
-  EXPECT_THAT(std::string(ParseWeightType("q4_0").status().message()),
-              HasSubstr("\"q4_0\"; accepted: auto, f32, bf16, int8, int4, fp8, fp8-w8a8"));
+  EXPECT_THAT(
+      std::string(ParseWeightType("q4_0").status().message()),
+      HasSubstr("\"q4_0\"; accepted: auto, f32, bf16, int8, int4, fp8, int8-g64, fp8-w8a8"));
   EXPECT_FALSE(ParseWeightType("").ok());
   EXPECT_THAT(std::string(ParseKvDType("f16").status().message()),
               HasSubstr("\"f16\"; accepted: f32, bf16, fp8"));

@@ -18,8 +18,7 @@ ModelConfig Config() {
   ModelConfig config;
   config.vocab_size = 100;
   config.hidden_size = 256;
-  config.intermediate_size = 768;
-  config.num_layers = 2;
+  config.layers.assign(2, {.mlp = DenseMlpSpec{.width = 768}});
   config.num_heads = 4;
   config.num_kv_heads = 2;
   config.head_dim = 64;
@@ -27,14 +26,17 @@ ModelConfig Config() {
   return config;
 }
 
-std::vector<LayerTensor> Matrices() {
-  return {LayerTensor::kQ,    LayerTensor::kK,  LayerTensor::kV,   LayerTensor::kO,
-          LayerTensor::kGate, LayerTensor::kUp, LayerTensor::kDown};
+TensorId InLayer(TensorRole role) { return {role, 1}; }
+
+std::vector<TensorId> Matrices() {
+  using enum TensorRole;
+  return {InLayer(kQ),    InLayer(kK),  InLayer(kV),   InLayer(kO),
+          InLayer(kGate), InLayer(kUp), InLayer(kDown)};
 }
 
 TEST(WeightRule, ProjectionsAreKeptAsAskedFor) {
   for (const WeightFormat wanted : kFormats) {
-    for (const LayerTensor tensor : Matrices()) {
+    for (const TensorId tensor : Matrices()) {
       EXPECT_EQ(FormatOf(tensor, Config(), wanted), wanted);
     }
   }
@@ -42,51 +44,52 @@ TEST(WeightRule, ProjectionsAreKeptAsAskedFor) {
 
 TEST(WeightRule, VectorsAreAlwaysFloats) {
   for (const WeightFormat wanted : kFormats) {
-    for (const LayerTensor tensor :
-         {LayerTensor::kInputNorm, LayerTensor::kQBias, LayerTensor::kDownBias,
-          LayerTensor::kPostAttentionNormBias, LayerTensor::kQNorm}) {
-      EXPECT_EQ(FormatOf(tensor, Config(), wanted), kF32);
+    for (const TensorRole role :
+         {TensorRole::kAttentionNorm, TensorRole::kQBias, TensorRole::kDownBias,
+          TensorRole::kMlpNormBias, TensorRole::kQNorm}) {
+      EXPECT_EQ(FormatOf(InLayer(role), Config(), wanted), kF32);
     }
-    EXPECT_EQ(FormatOf(ModelTensor::kFinalNorm, Config(), wanted), kF32);
-    EXPECT_EQ(FormatOf(ModelTensor::kFinalNormBias, Config(), wanted), kF32);
+    EXPECT_EQ(FormatOf({TensorRole::kFinalNorm}, Config(), wanted), kF32);
+    EXPECT_EQ(FormatOf({TensorRole::kFinalNormBias}, Config(), wanted), kF32);
   }
 }
 
 TEST(WeightRule, TheEndsOfTheModelAreKeptMoreExactly) {
-  for (const ModelTensor table : {ModelTensor::kEmbedding, ModelTensor::kPositions}) {
-    EXPECT_EQ(FormatOf(table, Config(), kF32), kF32);
-    EXPECT_EQ(FormatOf(table, Config(), kBF16), kBF16);
-    EXPECT_EQ(FormatOf(table, Config(), kInt8), kBF16);
-    EXPECT_EQ(FormatOf(table, Config(), kInt4), kBF16);
-    EXPECT_EQ(FormatOf(table, Config(), kFp8), kBF16);
+  for (const TensorRole role : {TensorRole::kEmbedding, TensorRole::kPositions}) {
+    EXPECT_EQ(FormatOf({role}, Config(), kF32), kF32);
+    EXPECT_EQ(FormatOf({role}, Config(), kBF16), kBF16);
+    EXPECT_EQ(FormatOf({role}, Config(), kInt8), kBF16);
+    EXPECT_EQ(FormatOf({role}, Config(), kInt4), kBF16);
+    EXPECT_EQ(FormatOf({role}, Config(), kFp8), kBF16);
   }
-  EXPECT_EQ(FormatOf(ModelTensor::kHead, Config(), kF32), kF32);
-  EXPECT_EQ(FormatOf(ModelTensor::kHead, Config(), kBF16), kBF16);
-  EXPECT_EQ(FormatOf(ModelTensor::kHead, Config(), kInt8), kInt8);
-  EXPECT_EQ(FormatOf(ModelTensor::kHead, Config(), kInt4), kInt6);
-  EXPECT_EQ(FormatOf(ModelTensor::kHead, Config(), kFp8), kFp8);
+  EXPECT_EQ(FormatOf({TensorRole::kHead}, Config(), kF32), kF32);
+  EXPECT_EQ(FormatOf({TensorRole::kHead}, Config(), kBF16), kBF16);
+  EXPECT_EQ(FormatOf({TensorRole::kHead}, Config(), kInt8), kInt8);
+  EXPECT_EQ(FormatOf({TensorRole::kHead}, Config(), kInt4), kInt6);
+  EXPECT_EQ(FormatOf({TensorRole::kHead}, Config(), kFp8), kFp8);
 }
 
 TEST(WeightRule, MatricesWithoutWholeGroupsStayBf16) {
   ModelConfig config = Config();
-  config.intermediate_size = 640;  // runs of 80
-  EXPECT_EQ(FormatOf(LayerTensor::kDown, config, kInt8), kBF16);
-  EXPECT_EQ(FormatOf(LayerTensor::kDown, config, kInt4), kBF16);
-  EXPECT_EQ(FormatOf(LayerTensor::kDown, config, kF32), kF32);
-  EXPECT_EQ(FormatOf(LayerTensor::kUp, config, kInt8), kInt8);  // it has whole inputs
+  DenseMlpOf(config.layers[1]).width = 640;  // runs of 80
+  EXPECT_EQ(FormatOf(InLayer(TensorRole::kDown), config, kInt8), kBF16);
+  EXPECT_EQ(FormatOf(InLayer(TensorRole::kDown), config, kInt4), kBF16);
+  EXPECT_EQ(FormatOf(InLayer(TensorRole::kDown), config, kF32), kF32);
+  EXPECT_EQ(FormatOf(InLayer(TensorRole::kUp), config, kInt8), kInt8);  // it has whole inputs
+  EXPECT_EQ(FormatOf({TensorRole::kDown, 0}, config, kInt8), kInt8);  // of a layer with runs of 96
 
   config = Config();
   config.head_dim = 16;  // runs of a head
-  EXPECT_EQ(FormatOf(LayerTensor::kO, config, kInt8), kBF16);
-  EXPECT_EQ(FormatOf(LayerTensor::kQ, config, kInt8), kInt8);
+  EXPECT_EQ(FormatOf(InLayer(TensorRole::kO), config, kInt8), kBF16);
+  EXPECT_EQ(FormatOf(InLayer(TensorRole::kQ), config, kInt8), kInt8);
 
   config = Config();
   config.hidden_size = 272;
-  for (const LayerTensor tensor : Matrices()) {
+  for (const TensorId tensor : Matrices()) {
     const bool reads_hidden = ShapeOf(tensor, config).columns == 272;
     EXPECT_EQ(FormatOf(tensor, config, kInt4), reads_hidden ? kBF16 : kInt4);
   }
-  EXPECT_EQ(FormatOf(ModelTensor::kHead, config, kInt4), kBF16);
+  EXPECT_EQ(FormatOf({TensorRole::kHead}, config, kInt4), kBF16);
 }
 
 // What a rank holds of a quantised matrix begins and ends with a group.
@@ -95,12 +98,12 @@ TEST(WeightRule, RanksShareNoGroup) {
     for (const int intermediate : {172, 256, 640, 768, 1024}) {
       ModelConfig config = Config();
       config.head_dim = head_dim;
-      config.intermediate_size = intermediate;
+      for (LayerSpec& layer : config.layers) DenseMlpOf(layer).width = intermediate;
       for (const int ranks : AcceptedRankCounts(config)) {
         for (int rank = 0; rank < ranks; ++rank) {
           const auto plan = MakeShardPlan(config, {.num_ranks = ranks, .rank = rank});
           ASSERT_TRUE(plan.ok()) << plan.status();
-          for (const LayerTensor tensor : Matrices()) {
+          for (const TensorId tensor : Matrices()) {
             if (!IsQuantized(FormatOf(tensor, config, kInt4))) continue;
             const IndexRange columns = SliceOf(tensor, config, *plan).columns;
             EXPECT_EQ(columns.begin % kWeightGroup, 0);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "services/model/model_families.h"
 #include "tests/services/model/model_folder.h"
 #include "tests/testing/test_data.h"
 
@@ -50,31 +51,31 @@ std::vector<float> Expected(const std::string& name, MatrixShape shape, const Te
   return elements;
 }
 
-const std::vector<std::pair<LayerTensor, std::string>>& LlamaNames() {
-  static const auto* const names = new std::vector<std::pair<LayerTensor, std::string>>{
-      {LayerTensor::kInputNorm, "input_layernorm.weight"},
-      {LayerTensor::kQ, "self_attn.q_proj.weight"},
-      {LayerTensor::kK, "self_attn.k_proj.weight"},
-      {LayerTensor::kV, "self_attn.v_proj.weight"},
-      {LayerTensor::kO, "self_attn.o_proj.weight"},
-      {LayerTensor::kPostAttentionNorm, "post_attention_layernorm.weight"},
-      {LayerTensor::kGate, "mlp.gate_proj.weight"},
-      {LayerTensor::kUp, "mlp.up_proj.weight"},
-      {LayerTensor::kDown, "mlp.down_proj.weight"},
-      {LayerTensor::kQBias, "self_attn.q_proj.bias"},
-      {LayerTensor::kKBias, "self_attn.k_proj.bias"},
-      {LayerTensor::kVBias, "self_attn.v_proj.bias"},
-      {LayerTensor::kOBias, "self_attn.o_proj.bias"},
-      {LayerTensor::kGateBias, "mlp.gate_proj.bias"},
-      {LayerTensor::kUpBias, "mlp.up_proj.bias"},
-      {LayerTensor::kDownBias, "mlp.down_proj.bias"},
+const std::vector<std::pair<TensorRole, std::string>>& LlamaNames() {
+  static const auto* const names = new std::vector<std::pair<TensorRole, std::string>>{
+      {TensorRole::kAttentionNorm, "input_layernorm.weight"},
+      {TensorRole::kQ, "self_attn.q_proj.weight"},
+      {TensorRole::kK, "self_attn.k_proj.weight"},
+      {TensorRole::kV, "self_attn.v_proj.weight"},
+      {TensorRole::kO, "self_attn.o_proj.weight"},
+      {TensorRole::kMlpNorm, "post_attention_layernorm.weight"},
+      {TensorRole::kGate, "mlp.gate_proj.weight"},
+      {TensorRole::kUp, "mlp.up_proj.weight"},
+      {TensorRole::kDown, "mlp.down_proj.weight"},
+      {TensorRole::kQBias, "self_attn.q_proj.bias"},
+      {TensorRole::kKBias, "self_attn.k_proj.bias"},
+      {TensorRole::kVBias, "self_attn.v_proj.bias"},
+      {TensorRole::kOBias, "self_attn.o_proj.bias"},
+      {TensorRole::kGateBias, "mlp.gate_proj.bias"},
+      {TensorRole::kUpBias, "mlp.up_proj.bias"},
+      {TensorRole::kDownBias, "mlp.down_proj.bias"},
   };
   return *names;
 }
 
 TEST(Weights, ReadsTheSliceOfEveryRoleStageAndRank) {
   const ModelConfig config = TinyConfig();
-  ASSERT_EQ(LayerTensors(config).size(), LlamaNames().size());
+  ASSERT_EQ(TensorsOfLayer(0, config).size(), LlamaNames().size());
   const TempFolder folder;
   const auto source = OpenWith(folder, config, TinyLlamaTensors(DType::kF16));
   ASSERT_TRUE(source.ok()) << source.status();
@@ -83,10 +84,11 @@ TEST(Weights, ReadsTheSliceOfEveryRoleStageAndRank) {
       const auto plan = MakeShardPlan(config, {.num_ranks = ranks, .rank = rank});
       ASSERT_TRUE(plan.ok()) << plan.status();
       for (auto layer = static_cast<int>(plan->layers.begin); layer < plan->layers.end; ++layer) {
-        for (const auto& [tensor, suffix] : LlamaNames()) {
+        for (const auto& [role, suffix] : LlamaNames()) {
+          const TensorId tensor{role, layer};
           const std::string name = absl::StrCat("model.layers.", layer, ".", suffix);
           const TensorSlice slice = SliceOf(tensor, config, *plan);
-          const auto read = source->ReadFloats(tensor, layer, slice);
+          const auto read = source->ReadFloats(tensor, slice);
           ASSERT_TRUE(read.ok()) << read.status();
           EXPECT_EQ(*read, Expected(name, ShapeOf(tensor, config), slice)) << name;
         }
@@ -99,16 +101,16 @@ TEST(Weights, CutsProjectionsAlongHeadsAndMlpColumns) {
   const ModelConfig config = TinyConfig();
   const auto plan = MakeShardPlan(config, {.num_ranks = 4, .rank = 3});
   ASSERT_TRUE(plan.ok()) << plan.status();
-  const auto slice = [&](LayerTensor tensor) { return SliceOf(tensor, config, *plan); };
-  EXPECT_EQ(slice(LayerTensor::kQ), (TensorSlice{{12, 16}, {0, 16}}));
-  EXPECT_EQ(slice(LayerTensor::kK), (TensorSlice{{4, 8}, {0, 16}}));
-  EXPECT_EQ(slice(LayerTensor::kVBias), (TensorSlice{{4, 8}, {0, 1}}));
-  EXPECT_EQ(slice(LayerTensor::kO), (TensorSlice{{0, 16}, {12, 16}}));
-  EXPECT_EQ(slice(LayerTensor::kOBias), (TensorSlice{{0, 16}, {0, 1}}));
-  EXPECT_EQ(slice(LayerTensor::kUp), (TensorSlice{{18, 24}, {0, 16}}));
-  EXPECT_EQ(slice(LayerTensor::kDown), (TensorSlice{{0, 16}, {18, 24}}));
-  EXPECT_EQ(slice(LayerTensor::kInputNorm), (TensorSlice{{0, 16}, {0, 1}}));
-  EXPECT_EQ(slice(LayerTensor::kDown).Rows(2, 5), (TensorSlice{{2, 5}, {18, 24}}));
+  const auto slice = [&](TensorRole role) { return SliceOf({role, 1}, config, *plan); };
+  EXPECT_EQ(slice(TensorRole::kQ), (TensorSlice{{12, 16}, {0, 16}}));
+  EXPECT_EQ(slice(TensorRole::kK), (TensorSlice{{4, 8}, {0, 16}}));
+  EXPECT_EQ(slice(TensorRole::kVBias), (TensorSlice{{4, 8}, {0, 1}}));
+  EXPECT_EQ(slice(TensorRole::kO), (TensorSlice{{0, 16}, {12, 16}}));
+  EXPECT_EQ(slice(TensorRole::kOBias), (TensorSlice{{0, 16}, {0, 1}}));
+  EXPECT_EQ(slice(TensorRole::kUp), (TensorSlice{{18, 24}, {0, 16}}));
+  EXPECT_EQ(slice(TensorRole::kDown), (TensorSlice{{0, 16}, {18, 24}}));
+  EXPECT_EQ(slice(TensorRole::kAttentionNorm), (TensorSlice{{0, 16}, {0, 1}}));
+  EXPECT_EQ(slice(TensorRole::kDown).Rows(2, 5), (TensorSlice{{2, 5}, {18, 24}}));
 }
 
 TEST(Weights, ReadsInThePackersType) {
@@ -118,7 +120,7 @@ TEST(Weights, ReadsInThePackersType) {
   ASSERT_TRUE(source.ok()) << source.status();
   std::vector<uint16_t> rows(2 * 16);
   ASSERT_TRUE(source
-                  ->Read(ModelTensor::kEmbedding, {{3, 5}, {0, 16}}, WeightFormat::kBF16,
+                  ->Read({TensorRole::kEmbedding}, {{3, 5}, {0, 16}}, WeightFormat::kBF16,
                          {reinterpret_cast<std::byte*>(rows.data()), rows.size() * 2})
                   .ok());
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -186,14 +188,14 @@ TEST(Weights, ATiedHeadIsTheEmbeddingUnderEitherName) {
     ASSERT_TRUE(source.ok()) << source.status();
     const std::string stored =
         absent == "lm_head.weight" ? "model.embed_tokens.weight" : "lm_head.weight";
-    for (const ModelTensor tensor : {ModelTensor::kEmbedding, ModelTensor::kHead}) {
-      EXPECT_EQ(*source->ReadFloats(tensor, slice), Expected(stored, {10, 16}, slice));
+    for (const TensorRole role : {TensorRole::kEmbedding, TensorRole::kHead}) {
+      EXPECT_EQ(*source->ReadFloats({role}, slice), Expected(stored, {10, 16}, slice));
     }
   }
   const TempFolder folder;  // where both are stored, the embedding is the one that counts
   const auto source = OpenWith(folder, config, all);
   ASSERT_TRUE(source.ok()) << source.status();
-  EXPECT_EQ(*source->ReadFloats(ModelTensor::kHead, slice),
+  EXPECT_EQ(*source->ReadFloats({TensorRole::kHead}, slice),
             Expected("model.embed_tokens.weight", {10, 16}, slice));
 }
 
@@ -218,12 +220,12 @@ TEST(Weights, ProgressEndsAtWhatWasExpected) {
   ASSERT_TRUE(plan.ok()) << plan.status();
   // Half the heads of q, k, v, o and half the MLP's columns of one layer; its vectors.
   EXPECT_EQ(source->BytesOf(*plan), 2u * (128 + 64 + 64 + 128 + 3 * 192 + 104));
-  EXPECT_EQ(source->BytesOf(ModelTensor::kHead), 2u * 160);
-  progress.Expect(source->BytesOf(*plan) + source->BytesOf(ModelTensor::kHead));
-  ASSERT_TRUE(source->ReadFloats(ModelTensor::kHead, WholeOf({10, 16})).ok());
-  for (const LayerTensor tensor : LayerTensors(config)) {
+  EXPECT_EQ(source->BytesOf({TensorRole::kHead}), 2u * 160);
+  progress.Expect(source->BytesOf(*plan) + source->BytesOf({TensorRole::kHead}));
+  ASSERT_TRUE(source->ReadFloats({TensorRole::kHead}, WholeOf({10, 16})).ok());
+  for (const TensorId tensor : TensorsOfLayer(2, config)) {
     EXPECT_THAT(last, ::testing::Not(HasSubstr("100%")));
-    ASSERT_TRUE(source->ReadFloats(tensor, 2, SliceOf(tensor, config, *plan)).ok());
+    ASSERT_TRUE(source->ReadFloats(tensor, SliceOf(tensor, config, *plan)).ok());
   }
   EXPECT_EQ(last, "loading: 100% of 2.4 kB\n");
 }
@@ -265,8 +267,9 @@ TEST(Weights, FindsTransposedAndStackedProjectionsWithOrWithoutTheirPrefix) {
     const auto source = OpenWith(folder, config, TinyGpt2Tensors(prefix));
     ASSERT_TRUE(source.ok()) << source.status();
     EXPECT_TRUE(source->ReadsWholeTensors());
-    const auto expect = [&](LayerTensor tensor, const std::string& name, int64_t columns,
+    const auto expect = [&](TensorRole role, const std::string& name, int64_t columns,
                             int64_t first_output) {
+      const TensorId tensor{role, 1};
       const TensorSlice slice = SliceOf(tensor, config, *plan);
       std::vector<float> expected;
       for (int64_t row = slice.rows.begin; row < slice.rows.end; ++row) {
@@ -275,19 +278,19 @@ TEST(Weights, FindsTransposedAndStackedProjectionsWithOrWithoutTheirPrefix) {
               ElementOf(prefix + "h.1." + name, column * columns + first_output + row));
         }
       }
-      const auto read = source->ReadFloats(tensor, 1, slice);
+      const auto read = source->ReadFloats(tensor, slice);
       ASSERT_TRUE(read.ok()) << read.status();
       EXPECT_EQ(*read, expected) << name;
     };
-    expect(LayerTensor::kQ, "attn.c_attn.weight", 24, 0);
-    expect(LayerTensor::kK, "attn.c_attn.weight", 24, 8);
-    expect(LayerTensor::kV, "attn.c_attn.weight", 24, 16);
-    expect(LayerTensor::kO, "attn.c_proj.weight", 8, 0);
-    expect(LayerTensor::kUp, "mlp.c_fc.weight", 32, 0);
-    expect(LayerTensor::kDown, "mlp.c_proj.weight", 8, 0);
-    expect(LayerTensor::kKBias, "attn.c_attn.bias", 1, 8);
-    expect(LayerTensor::kDownBias, "mlp.c_proj.bias", 1, 0);
-    EXPECT_EQ(*source->ReadFloats(ModelTensor::kPositions, {{3, 4}, {0, 8}}),
+    expect(TensorRole::kQ, "attn.c_attn.weight", 24, 0);
+    expect(TensorRole::kK, "attn.c_attn.weight", 24, 8);
+    expect(TensorRole::kV, "attn.c_attn.weight", 24, 16);
+    expect(TensorRole::kO, "attn.c_proj.weight", 8, 0);
+    expect(TensorRole::kUp, "mlp.c_fc.weight", 32, 0);
+    expect(TensorRole::kDown, "mlp.c_proj.weight", 8, 0);
+    expect(TensorRole::kKBias, "attn.c_attn.bias", 1, 8);
+    expect(TensorRole::kDownBias, "mlp.c_proj.bias", 1, 0);
+    EXPECT_EQ(*source->ReadFloats({TensorRole::kPositions}, {{3, 4}, {0, 8}}),
               Expected(prefix + "wpe.weight", {20, 8}, {{3, 4}, {0, 8}}));
   }
 }
@@ -322,7 +325,7 @@ TEST(Weights, FindsProjectionsThatAreFusedByHead) {
   ASSERT_TRUE(source.ok()) << source.status();
   const std::string name = "gpt_neox.layers.0.attention.query_key_value.weight";
   int part = 0;
-  for (const LayerTensor tensor : {LayerTensor::kQ, LayerTensor::kK, LayerTensor::kV}) {
+  for (const TensorRole role : {TensorRole::kQ, TensorRole::kK, TensorRole::kV}) {
     // Rows 6 to 11: the second half of head 1 and all of head 2.
     std::vector<float> expected;
     for (const auto& [head, first] : {std::pair(1, 2), std::pair(2, 0)}) {
@@ -330,9 +333,22 @@ TEST(Weights, FindsProjectionsThatAreFusedByHead) {
       const auto rows = Expected(name, {48, 16}, {{row + first, row + 4}, {0, 16}});
       expected.insert(expected.end(), rows.begin(), rows.end());
     }
-    EXPECT_EQ(*source->ReadFloats(tensor, 0, {{6, 12}, {0, 16}}), expected) << part;
+    EXPECT_EQ(*source->ReadFloats({role, 0}, {{6, 12}, {0, 16}}), expected) << part;
     ++part;
   }
+}
+
+TEST(TensorPlaces, NamesHaveTheLayerAndTheExpert) {
+  TensorNames names = *FindModelFamily("llama")->names;
+  names.up = "mlp.experts.$1.up_proj";
+  const TempFolder folder;
+  folder.Write("model.safetensors", SafetensorsBytes(TinyLlamaTensors(DType::kF32)));
+  const auto checkpoint = Checkpoint::Open(folder.path());
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  const TensorPlaces places(TinyConfig(), names, *checkpoint);
+  EXPECT_EQ(places.Of({TensorRole::kUp, 2, 7}).name, "model.layers.2.mlp.experts.7.up_proj.weight");
+  EXPECT_EQ(places.Of({TensorRole::kDown, 1}).name, "model.layers.1.mlp.down_proj.weight");
+  EXPECT_EQ(places.Of({TensorRole::kHead}).name, "lm_head.weight");
 }
 
 TEST(Weights, TheOffsetOfNormsIsAddedToTheirWeightsAlone) {
@@ -341,9 +357,9 @@ TEST(Weights, TheOffsetOfNormsIsAddedToTheirWeightsAlone) {
   const TempFolder folder;
   const auto source = OpenWith(folder, config, TinyLlamaTensors(DType::kF32));
   ASSERT_TRUE(source.ok()) << source.status();
-  const auto norm = source->ReadFloats(ModelTensor::kFinalNorm, WholeOf({16, 1}));
+  const auto norm = source->ReadFloats({TensorRole::kFinalNorm}, WholeOf({16, 1}));
   EXPECT_EQ((*norm)[5], ElementOf("model.norm.weight", 5) + 1);
-  const auto bias = source->ReadFloats(LayerTensor::kOBias, 0, WholeOf({16, 1}));
+  const auto bias = source->ReadFloats({TensorRole::kOBias, 0}, WholeOf({16, 1}));
   EXPECT_EQ((*bias)[5], ElementOf("model.layers.0.self_attn.o_proj.bias", 5));
 }
 
@@ -358,25 +374,25 @@ TEST_P(RealFolder, HasEveryTensorInItsShape) {
   ASSERT_TRUE(source.ok()) << source.status();
   EXPECT_EQ(*source->Resolve(WeightType::kAuto), WeightFormat::kF32);
 
-  const auto embedding = source->ReadFloats(ModelTensor::kEmbedding,
-                                            WholeOf(ShapeOf(ModelTensor::kEmbedding, *config)));
+  const auto embedding = source->ReadFloats({TensorRole::kEmbedding},
+                                            WholeOf(ShapeOf({TensorRole::kEmbedding}, *config)));
   ASSERT_TRUE(embedding.ok()) << embedding.status();
   const auto head =
-      source->ReadFloats(ModelTensor::kHead, WholeOf(ShapeOf(ModelTensor::kHead, *config)));
+      source->ReadFloats({TensorRole::kHead}, WholeOf(ShapeOf({TensorRole::kHead}, *config)));
   ASSERT_TRUE(head.ok()) << head.status();
   EXPECT_EQ(*embedding == *head, config->tied_embeddings);
 
   // The ranks' columns of down_proj, side by side, are the whole matrix.
-  const TensorSlice whole = WholeOf(ShapeOf(LayerTensor::kDown, *config));
-  const auto down = source->ReadFloats(LayerTensor::kDown, 0, whole);
+  const TensorSlice whole = WholeOf(ShapeOf({TensorRole::kDown, 0}, *config));
+  const auto down = source->ReadFloats({TensorRole::kDown, 0}, whole);
   ASSERT_TRUE(down.ok()) << down.status();
   std::vector<float> joined(down->size());
   const int ranks = AcceptedRankCounts(*config).back();
   ASSERT_GE(ranks, 2);
   for (int rank = 0; rank < ranks; ++rank) {
     const auto plan = MakeShardPlan(*config, {.num_ranks = ranks, .rank = rank});
-    const TensorSlice slice = SliceOf(LayerTensor::kDown, *config, *plan);
-    const auto part = source->ReadFloats(LayerTensor::kDown, 0, slice);
+    const TensorSlice slice = SliceOf({TensorRole::kDown, 0}, *config, *plan);
+    const auto part = source->ReadFloats({TensorRole::kDown, 0}, slice);
     ASSERT_TRUE(part.ok()) << part.status();
     for (int64_t row = 0; row < slice.rows.size(); ++row) {
       for (int64_t column = 0; column < slice.columns.size(); ++column) {

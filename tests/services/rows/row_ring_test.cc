@@ -14,12 +14,12 @@
 #include <string>
 #include <vector>
 
-#include "kernels/reference/async_backend.h"
 #include "kernels/reference/reference_backend.h"
 #include "services/rows/ring_space.h"
 #include "services/rows/row_ring_reader.h"
 #include "services/rows/row_ring_writer.h"
 #include "services/rows/tensor.h"
+#include "tests/kernels/testing/async_backend.h"
 #include "tests/kernels/testing/test_wiring.h"
 
 namespace sluice::testing {

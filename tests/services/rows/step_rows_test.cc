@@ -7,9 +7,9 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/reference/async_backend.h"
 #include "kernels/reference/reference_backend.h"
 #include "services/rows/tensor.h"
+#include "tests/kernels/testing/async_backend.h"
 
 namespace sluice::testing {
 namespace {

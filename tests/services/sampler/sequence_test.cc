@@ -19,12 +19,12 @@ SamplerSequence Make(SamplingOptions options, const std::vector<int32_t>& prompt
                      const std::vector<int32_t>& generated, std::vector<int32_t> stop = {}) {
   SamplerSequence sequence(std::move(options), std::move(stop), static_cast<int32_t>(prompt.size()),
                            kVocabulary);
-  for (const int32_t token : prompt) sequence.past().Append(token);
-  for (const int32_t token : generated) sequence.past().Append(token);
+  for (const int32_t token : prompt) sequence.Append(token);
+  for (const int32_t token : generated) sequence.Append(token);
   return sequence;
 }
 
-std::map<int32_t, LogitEdit> EditsOf(const SamplerSequence& sequence) {
+std::map<int32_t, LogitEdit> EditsOf(SamplerSequence sequence) {
   std::map<int32_t, LogitEdit> edits;
   int32_t previous = -1;
   for (const LogitEdit& edit : sequence.Edits()) {
@@ -35,9 +35,9 @@ std::map<int32_t, LogitEdit> EditsOf(const SamplerSequence& sequence) {
   return edits;
 }
 
-std::vector<int32_t> Forbidden(const SamplerSequence& sequence) {
+std::vector<int32_t> Forbidden(SamplerSequence sequence) {
   std::vector<int32_t> ids;
-  for (const auto& [id, edit] : EditsOf(sequence)) {
+  for (const auto& [id, edit] : EditsOf(std::move(sequence))) {
     if (edit.bias == -HUGE_VALF) ids.push_back(id);
   }
   return ids;

@@ -38,9 +38,14 @@ absl::StatusOr<std::unique_ptr<LocalPipeline>> LocalPipeline::Load(const std::st
                                                                    const PipelineOptions& options) {
   auto config = LoadModelConfig(folder);
   if (!config.ok()) return config.status();
-  auto source = WeightSource::Open(folder, *config);
+  return LoadAs(*config, folder, options);
+}
+
+absl::StatusOr<std::unique_ptr<LocalPipeline>> LocalPipeline::LoadAs(
+    const ModelConfig& config, const std::string& folder, const PipelineOptions& options) {
+  auto source = WeightSource::Open(folder, config);
   if (!source.ok()) return source.status();
-  std::unique_ptr<LocalPipeline> pipeline(new LocalPipeline(*config, options));
+  std::unique_ptr<LocalPipeline> pipeline(new LocalPipeline(config, options));
   pipeline->stages_.resize(options.num_stages);
   absl::Status status = pipeline->LoadEnds(*source);
   for (int stage = 0; stage < options.num_stages && status.ok(); ++stage) {
@@ -153,10 +158,10 @@ absl::StatusOr<std::vector<float>> LocalPipeline::Logits(const std::vector<int32
 }
 
 absl::StatusOr<std::vector<float>> LocalPipeline::Generate(const std::vector<int32_t>& ids) {
-  const RopeConfig& rope = config_.rope;
   std::vector<float> all;
   for (int32_t length = 1; length <= static_cast<int32_t>(ids.size()); ++length) {
-    const bool goes_on = length > 1 && rope.LongestLike(length) == rope.LongestLike(length - 1);
+    const bool goes_on =
+        length > 1 && config_.LongestLike(length) == config_.LongestLike(length - 1);
     const std::vector<int32_t> prefix(ids.begin(), ids.begin() + length);
     const auto logits = Feed(prefix, goes_on ? length - 1 : 0, {options_.max_step_rows});
     if (!logits.ok()) return logits.status();

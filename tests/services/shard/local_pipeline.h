@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/backend.h"
-#include "kernels/communicator/communicator.h"
+#include "kernels/communicator.h"
 #include "kernels/cpu/instruction_set.h"
 #include "kernels/gpu/gpu_facts.h"
 #include "services/embedding/embedding_table.h"
@@ -50,6 +50,10 @@ class LocalPipeline {
  public:
   static absl::StatusOr<std::unique_ptr<LocalPipeline>> Load(const std::string& folder,
                                                              const PipelineOptions& options);
+  // The same of the folder's weights alone: with a configuration that no file says.
+  static absl::StatusOr<std::unique_ptr<LocalPipeline>> LoadAs(const ModelConfig& config,
+                                                               const std::string& folder,
+                                                               const PipelineOptions& options);
 
   // Logits [T, V] after every position of the segments. Checks on the way that all ranks of a stage
   // end up with the same bits (a broken invariant otherwise).

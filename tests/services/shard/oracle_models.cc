@@ -58,7 +58,9 @@ std::string FolderOf(const std::string& item, const std::string& folder) {
   return absl::StrCat(folder, "/", absl::StrReplaceAll(item, {{":", "-"}}));
 }
 
-OracleModel Read(const std::string& folder) {
+}  // namespace
+
+OracleModel ReadOracleModel(const std::string& folder) {
   OracleModel model = {.folder = folder,
                        .ids = ReadRaw<int32_t>(folder + "/ids.i32"),
                        .logits = ReadRaw<double>(folder + "/logits.f64"),
@@ -66,8 +68,6 @@ OracleModel Read(const std::string& folder) {
   if (model.prefix_logits.empty()) model.prefix_logits = model.logits;
   return model;
 }
-
-}  // namespace
 
 std::optional<std::string> CarriedOracleModels() {
   const char* const folder = std::getenv("SLUICE_ORACLE_MODELS");
@@ -96,14 +96,14 @@ std::map<std::string, OracleModel> OracleModels(const std::vector<std::string>& 
   if (const auto carried = CarriedOracleModels(); carried.has_value()) {
     for (const std::string& item : items) {
       const std::string folder = FolderOf(item, *carried);
-      if (std::filesystem::exists(folder)) models[item] = Read(folder);
+      if (std::filesystem::exists(folder)) models[item] = ReadOracleModel(folder);
     }
     return models;
   }
   const std::string output = OutputOf(absl::StrCat(
       Script(), " --keep ", Quoted(SLUICE_MADE_ORACLE_MODELS), " ", absl::StrJoin(items, " ")));
   const std::string folder(absl::StripTrailingAsciiWhitespace(output));
-  for (const std::string& item : items) models[item] = Read(FolderOf(item, folder));
+  for (const std::string& item : items) models[item] = ReadOracleModel(FolderOf(item, folder));
   return models;
 }
 

@@ -19,20 +19,24 @@ struct OracleModel {
   std::vector<double> prefix_logits;
 };
 
+// What `folder` has of a model and its logits, in the files that tests/golden/oracle_models.py
+// writes.
+OracleModel ReadOracleModel(const std::string& folder);
+
 // The folder of models that were made before, for tests that were carried to another machine:
 // $SLUICE_ORACLE_MODELS. They are some of all.
 std::optional<std::string> CarriedOracleModels();
 
-// Why no model can be made here (the oracle or NumPy is missing), or "" where they can, or some were
-// carried.
+// Why no model can be made here (the oracle or NumPy is missing), or "" where they can, or some
+// were carried.
 std::string ReasonWithoutOracle();
 
 // Names of the oracle's presets.
 std::vector<std::string> OraclePresets();
 
-// Models "PRESET:DTYPE" or "PRESET:DTYPE:SHARDS", such as "llama-tied:BF16:3", by item as given; made
-// where no test of this build has made them yet. Throws std::runtime_error where that fails. Of
-// carried ones takes those that are there.
+// Models "PRESET:DTYPE" or "PRESET:DTYPE:SHARDS", such as "llama-tied:BF16:3", by item as given;
+// made where no test of this build has made them yet. Throws std::runtime_error where that fails.
+// Of carried ones takes those that are there.
 std::map<std::string, OracleModel> OracleModels(const std::vector<std::string>& items);
 
 }  // namespace sluice::testing

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "services/tokenizer/incremental_decoder.h"
-#include "services/tokenizer/utf8.h"
+#include "services/tokenizer/text/utf8.h"
 #include "tests/services/tokenizer/test_tokenizers.h"
 #include "tests/testing/test_data.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "services/tokenizer/utf8.h"
+#include "services/tokenizer/text/utf8.h"
 #include "tests/fuzz/fuzz_tokenizer.h"
 #include "tests/services/tokenizer/test_tokenizers.h"
 #include "tests/testing/test_data.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "services/tokenizer/utf8.h"
+#include "services/tokenizer/text/utf8.h"
 
 namespace sluice {
 namespace {

@@ -7,8 +7,8 @@
 #include <random>
 #include <sstream>
 
-#include "services/tokenizer/byte_alphabet.h"
-#include "services/tokenizer/utf8.h"
+#include "services/tokenizer/text/byte_alphabet.h"
+#include "services/tokenizer/text/utf8.h"
 
 namespace sluice::testing {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "services/tokenizer/token.h"
+#include "services/tokenizer/text/token.h"
 #include "services/tokenizer/tokenizer.h"
 
 namespace sluice::testing {

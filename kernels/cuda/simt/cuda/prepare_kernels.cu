@@ -19,4 +19,6 @@ void PrepareKernels() {
   }
 }
 
+void LetKernelsOverlap(bool may) { OverlapIsWanted() = may; }
+
 }  // namespace sluice::cuda::on_gpu

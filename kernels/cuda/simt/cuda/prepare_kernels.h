@@ -9,4 +9,7 @@ namespace sluice::cuda::on_gpu {
 // a launch's: set from launch to launch, it would fail one that a thread beside makes.
 void PrepareKernels();
 
+// Whether launches from now on may begin while the kernels before them end, where the GPU can do so.
+void LetKernelsOverlap(bool may);
+
 }  // namespace sluice::cuda::on_gpu

@@ -1,10 +1,11 @@
 // What kernels are written in, on NVIDIA's GPUs (compute capability 8.0 and later): threads,
 // barriers, shuffles, and the instructions that load and multiply tiles, as the PTX ISA documents
-// them. kernels/cuda/simt/host/simt.h is the same on the host, and explains each.
+// them. tests/gpu/host/simt/simt.h is the same on the host, and explains each.
 #pragma once
 
 #include <cuda_runtime.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -26,7 +27,12 @@
 
 namespace sluice::cuda::SIMT_NAMESPACE {
 
-// Whether kernels may begin while those before them end ("programmatic dependent launch").
+// Whether the process lets kernels begin while those before them end (LetKernelsOverlap).
+inline std::atomic<bool>& OverlapIsWanted() {
+  static std::atomic<bool> wanted = true;
+  return wanted;
+}
+// ... and the GPU can ("programmatic dependent launch").
 inline bool MayOverlap() {
   static const bool may = [] {
     int device = 0, major = 0;
@@ -35,7 +41,7 @@ inline bool MayOverlap() {
                cudaSuccess &&
            major >= 9;
   }();
-  return may;
+  return may && OverlapIsWanted();
 }
 
 // All kernels that this program may launch, known before main().
@@ -123,6 +129,11 @@ SIMT_DEVICE void Raise(int* flag) {
 }
 SIMT_DEVICE float LoadUncached(const float* from) { return __ldcg(from); }
 
+SIMT_DEVICE void LetKernelsBehindBegin() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
 SIMT_DEVICE void WaitForKernelsBefore() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "services/tokenizer/json_place.h"
+#include "services/tokenizer/text/json_place.h"
 
 namespace sluice {
 namespace {

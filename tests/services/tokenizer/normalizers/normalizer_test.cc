@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
-#include "services/tokenizer/json_place.h"
+#include "services/tokenizer/text/json_place.h"
 
 namespace sluice {
 namespace {

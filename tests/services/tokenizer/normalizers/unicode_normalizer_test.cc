@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "services/tokenizer/utf8.h"
+#include "services/tokenizer/text/utf8.h"
 #include "tests/services/tokenizer/test_tokenizers.h"
 
 namespace sluice {

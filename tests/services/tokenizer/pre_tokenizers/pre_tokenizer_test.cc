@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "services/tokenizer/byte_alphabet.h"
-#include "services/tokenizer/json_place.h"
+#include "services/tokenizer/text/byte_alphabet.h"
+#include "services/tokenizer/text/json_place.h"
 
 namespace sluice {
 namespace {

@@ -55,7 +55,9 @@ spec:
     - --rank={{ $container }}
     {{- end }}
     - --weights={{ $.Values.model.weights }}
-    - --kv_dtype={{ $.Values.model.kvDtype }}
+    {{- with $.Values.model.kvDtype }}
+    - --kv_dtype={{ . }}
+    {{- end }}
     {{- if gt (int $.Values.gpu.perRank) 0 }}
     - --device=cuda
     {{- end }}

@@ -1,0 +1,46 @@
+#include "kernels/cpu/layer_ops.h"
+
+#include "kernels/check.h"
+#include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/norm.h"
+#include "kernels/cpu/rope.h"
+
+namespace sluice {
+
+void ApplyQkNormRopeAndStoreKv(CpuContext& context, MatrixView qkv, const QkNormRopeParams& params,
+                               int layer, CpuKvPool& pool) {
+  const int64_t query_width = int64_t{params.num_heads} * params.head_dim;
+  const int64_t kv_width = int64_t{params.num_kv_heads} * params.head_dim;
+  SLUICE_CHECK(qkv.cols == query_width + 2 * kv_width);
+  const MatrixView queries = qkv.Columns(0, query_width);
+  const MatrixView keys = qkv.Columns(query_width, kv_width);
+  if (params.query_norm != nullptr) {
+    HeadRmsNorm(context, queries, params.head_dim, params.query_norm, params.norm_eps);
+  }
+  if (params.key_norm != nullptr) {
+    HeadRmsNorm(context, keys, params.head_dim, params.key_norm, params.norm_eps);
+  }
+  if (params.rotations != nullptr) {
+    // They are side by side and rotated alike.
+    Rope(context, qkv.Columns(0, query_width + kv_width), params.head_dim, *params.rotations,
+         params.layout);
+  }
+  StoreKv(context, keys, qkv.Columns(query_width + kv_width, kv_width), layer, pool);
+}
+
+void TreeAddToResidual(CpuContext& context, absl::Span<const MatrixView> partials,
+                       const ResidualUpdate& update) {
+  const MatrixView sum = partials[0];
+  if (partials.size() > 1) TreeAdd(context, partials, sum);
+  if (update.bias != nullptr) AddBias(context, update.bias, sum);
+  AddResidual(context, sum, update.residual);
+  if (!update.norm.has_value()) return;
+  const RowNorm& norm = *update.norm;
+  if (norm.centred) {
+    LayerNorm(context, update.residual, norm.weight, norm.bias, norm.eps, update.normed);
+  } else {
+    RmsNorm(context, update.residual, norm.weight, norm.eps, update.normed);
+  }
+}
+
+}  // namespace sluice

@@ -1,0 +1,29 @@
+// The parts of fused operations, each as plain loops: by them the reference defines what
+// Ops::ApplyQkNormRopeAndStoreKv and Ops::TreeAddToResidual compute. Pure functions.
+#pragma once
+
+#include "kernels/host_step.h"
+#include "kernels/matrix_view.h"
+#include "kernels/ops.h"
+
+namespace sluice::reference {
+
+// out = x / sqrt(mean(x^2) + eps) * weight, row by row (Zhang and Sennrich 2019). x [T, H] F32, out
+// [T, H] F32 (and then may be x) or BF16, weight [H].
+void RmsNorm(MatrixView x, const float* weight, float eps, MatrixView out);
+
+// The same for every head of x [T, heads * head_dim] by itself, in place. weight [head_dim].
+void HeadRmsNorm(MatrixView x, int head_dim, const float* weight, float eps);
+
+// Rotates the first 2 * pairs elements of every head of x [T, heads * head_dim] F32 in place (Su et
+// al. 2021): (a, b) -> (a cos - b sin, b cos + a sin), with the angles of the step's rows.
+void Rope(MatrixView x, int head_dim, const RopeTables& tables, RopeLayout layout,
+          const HostStep& step);
+
+// x[t, n] += bias[n]. x [T, N] F32, bias [N].
+void AddBias(const float* bias, MatrixView x);
+
+// residual += x. Both [T, H] F32.
+void AddResidual(MatrixView x, MatrixView residual);
+
+}  // namespace sluice::reference

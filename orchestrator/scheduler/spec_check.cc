@@ -1,0 +1,64 @@
+// Which sequences the scheduler accepts.
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "orchestrator/scheduler/scheduler.h"
+
+namespace sluice {
+
+absl::Status Scheduler::CheckSpec(const SequenceSpec& spec) const {
+  if (table_.Find(spec.id) != nullptr) {
+    return absl::AlreadyExistsError(absl::StrCat("sequence ", spec.id, " is alive"));
+  }
+  if (spec.prompt.empty()) {
+    return absl::InvalidArgumentError("the prompt is empty; it needs at least 1 token");
+  }
+  const int32_t least = spec.score_prompt ? 0 : 1;
+  if (spec.max_new_tokens < least) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "max_new_tokens is ", spec.max_new_tokens, "; at least ", least, " is accepted",
+        spec.score_prompt ? "" : " (0 only where the prompt is scored)"));
+  }
+  if (const auto reason = AlreadyFinished(spec)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the ", spec.resumed_tokens.size(), " resumed tokens have ended the sequence already (",
+        FinishReasonName(*reason), "; max_new_tokens is ", spec.max_new_tokens, ")"));
+  }
+  if (absl::Status status = CheckSize(spec); !status.ok()) return status;
+  if (!spec.prompt_of.has_value()) return absl::OkStatus();
+  const SequenceState* sibling = table_.Find(*spec.prompt_of);
+  if (sibling != nullptr &&
+      !std::equal(spec.prompt.begin(), spec.prompt.end(), sibling->tokens.begin(),
+                  sibling->tokens.begin() + sibling->num_prompt())) {
+    return absl::InvalidArgumentError(absl::StrCat("prompt_of names sequence ", *spec.prompt_of,
+                                                   ", whose prompt is another one"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Scheduler::CheckSize(const SequenceSpec& spec) const {
+  const auto num_prompt = static_cast<int64_t>(spec.prompt.size());
+  const std::string sizes = spec.score_prompt
+                                ? absl::StrCat("a text of ", num_prompt, " tokens")
+                                : absl::StrCat("a prompt of ", num_prompt,
+                                               " tokens and max_tokens of ", spec.max_new_tokens);
+  if (num_prompt + spec.max_new_tokens > options_.max_positions) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(sizes, " exceed the context of ", options_.max_positions, " positions"));
+  }
+  // The last token is chosen and never computed.
+  const int64_t computed = num_prompt + std::max(spec.max_new_tokens - 1, 0);
+  const int64_t capacity = int64_t{kv_cache_.num_total_blocks()} * kv_cache_.block_size();
+  if (computed > capacity) {
+    const int64_t most_new = capacity - num_prompt + 1;
+    return absl::InvalidArgumentError(absl::StrCat(
+        sizes, " need ", computed, " positions of KV cache; the whole pool holds ", capacity,
+        !spec.score_prompt && most_new > 0
+            ? absl::StrCat("; accepted: max_tokens of 1 to ", most_new)
+            : ""));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace sluice

@@ -1,0 +1,47 @@
+// How one decoder layer computes: attention and an MLP, each of which reads a norm of the residual
+// stream and adds to it. A plain value; ModelConfig has one for each layer, so that layers of one
+// model may differ in any of it.
+#pragma once
+
+#include <optional>
+#include <variant>
+
+#include "kernels/activation.h"
+
+namespace sluice {
+
+struct AttentionSpec {
+  float scale = 0;  // of query-key products, > 0; mostly 1 / sqrt(D)
+  int window = 0;   // newest positions a query sees, its own included, >= 1; 0: all
+  // ModelConfig::ropes[*rope] rotates queries and keys; none: no rotation.
+  std::optional<int> rope;
+  bool qk_norm = false;   // RMSNorm of every query and key head by itself, before it is rotated
+  bool qkv_bias = false;  // on the query, key and value projections
+  bool o_bias = false;    // on the output projection
+};
+
+// down(activation(gate(x)) * up(x)), or down(activation(up(x))) without a gate.
+struct DenseMlpSpec {
+  int width = 0;  // F, columns, >= 1
+  Activation activation = Activation::kSilu;
+  bool gated = true;
+  bool bias = false;  // on gate, up and down
+};
+
+// The kinds of MLP. Code that depends on the kind visits it, so that the compiler reports every
+// place that a further kind concerns.
+using MlpSpec = std::variant<DenseMlpSpec>;
+
+struct LayerSpec {
+  AttentionSpec attention;
+  MlpSpec mlp;
+  bool parallel_residual = false;  // attention and MLP both read the layer's input
+};
+
+// REQUIRES: the layer's MLP is dense.
+inline DenseMlpSpec& DenseMlpOf(LayerSpec& layer) { return std::get<DenseMlpSpec>(layer.mlp); }
+inline const DenseMlpSpec& DenseMlpOf(const LayerSpec& layer) {
+  return std::get<DenseMlpSpec>(layer.mlp);
+}
+
+}  // namespace sluice

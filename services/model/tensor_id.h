@@ -1,0 +1,51 @@
+// Identifies one tensor of a model by its role, its layer and its expert. A plain value.
+#pragma once
+
+#include <cstdint>
+
+namespace sluice {
+
+// What a tensor is for. Matrices are [outputs, inputs], row-major: y = W x. Sizes in an MLP are
+// those of the layer's, F its columns.
+enum class TensorRole : uint8_t {
+  // Outside the layers.
+  kEmbedding,      // [V, H]
+  kFinalNorm,      // [H]
+  kHead,           // [V, H]; reads the embedding where the two are tied
+  kPositions,      // [max_positions, H], learned
+  kFinalNormBias,  // [H]
+
+  // In a decoder layer.
+  kAttentionNorm,      // [H], before attention
+  kQ,                  // [Nq * D, H]
+  kK,                  // [Nkv * D, H]
+  kV,                  // [Nkv * D, H]
+  kO,                  // [H, Nq * D]
+  kMlpNorm,            // [H], before the MLP
+  kGate,               // [F, H]
+  kUp,                 // [F, H]
+  kDown,               // [H, F]
+  kQBias,              // [Nq * D]
+  kKBias,              // [Nkv * D]
+  kVBias,              // [Nkv * D]
+  kOBias,              // [H]
+  kGateBias,           // [F]
+  kUpBias,             // [F]
+  kDownBias,           // [H]
+  kAttentionNormBias,  // [H]
+  kMlpNormBias,        // [H]
+  kQNorm,              // [D]
+  kKNorm,              // [D]
+};
+inline constexpr TensorRole kFirstLayerRole = TensorRole::kAttentionNorm;
+inline constexpr int kNumTensorRoles = static_cast<int>(TensorRole::kKNorm) + 1;
+
+struct TensorId {
+  TensorRole role = TensorRole::kEmbedding;
+  int layer = -1;   // in [0, L); -1 of roles outside the layers
+  int expert = -1;  // of the layer's mixture of experts; -1 outside one
+
+  friend constexpr bool operator==(const TensorId&, const TensorId&) = default;
+};
+
+}  // namespace sluice

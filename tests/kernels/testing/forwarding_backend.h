@@ -1,0 +1,80 @@
+// A backend that hands every operation on to another: to be derived from by what spoils one of
+// them, or does them at another time. Each is handed on as a piece of work that borrows nothing of
+// its caller's, since spans are copied aside. Driven by one thread at a time.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string_view>
+
+#include "kernels/backend.h"
+
+namespace sluice {
+
+class ForwardingBackend : public Backend {
+ public:
+  explicit ForwardingBackend(std::unique_ptr<Backend> within);
+  ~ForwardingBackend() override;
+
+  std::string_view name() const override;
+  DType operand_dtype() const override;
+  std::optional<DeviceMemory> memory() const override;
+  absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t size_bytes) override;
+  void CopyIn(absl::Span<const std::byte> host, void* device) override;
+  absl::Status CopyOut(const void* device, absl::Span<std::byte> host) override;
+  absl::Status Synchronize(Deadline deadline) override;
+  absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(const PackSpec& spec,
+                                                     const RowReader& read) override;
+  absl::StatusOr<std::unique_ptr<KvPool>> NewKvPool(const KvPoolSpec& spec) override;
+  void ReserveForGemm(const PackedMatrix& weights, int64_t max_rows) override;
+  void ReserveForAttention(const KvPool& pool, int64_t max_rows) override;
+  absl::StatusOr<std::unique_ptr<RankGroup>> NewRankGroup(const RankGroupSpec& spec) override;
+  int64_t BucketRows(int64_t rows) const override;
+  void BeginStep(absl::Span<const AttentionSegment> segments, int64_t rows) override;
+  absl::Status RunStep(const StepKey& key, absl::FunctionRef<absl::Status()> enqueue) override;
+
+  void GatherRows(MatrixView table, absl::Span<const int32_t> rows, MatrixView out) override;
+  absl::Status GatherElements(MatrixView x, absl::Span<const MatrixElement> elements,
+                              absl::Span<float> values) override;
+  void RmsNorm(MatrixView x, const float* weight, float eps, MatrixView out) override;
+  void LayerNorm(MatrixView x, const float* weight, const float* bias, float eps,
+                 MatrixView out) override;
+  void Gemm(MatrixView x, const PackedMatrix& weights, MatrixView out,
+            const GemmEpilogue& epilogue) override;
+  void ApplyQkNormRopeAndStoreKv(MatrixView qkv, const QkNormRopeParams& turn, int layer,
+                                 KvPool& pool) override;
+  void CopyBlocks(absl::Span<const KvBlockCopy> copies, KvPool& pool) override;
+  void PagedAttention(MatrixView q, const KvPool& pool, int layer, const AttentionOptions& options,
+                      MatrixView out) override;
+  void Scale(float factor, MatrixView x) override;
+  void AddResidual(MatrixView x, MatrixView residual) override;
+  void TreeAdd(absl::Span<const MatrixView> partials, MatrixView out) override;
+  void TreeAddToResidual(absl::Span<const MatrixView> partials,
+                         const ResidualUpdate& update) override;
+  void LogSoftmax(MatrixView x, MatrixView out) override;
+  absl::Status TopK(MatrixView x, int k, absl::Span<float> values,
+                    absl::Span<int32_t> ids) override;
+  absl::Status Sample(MatrixView logits, absl::Span<const SampleRow> rows,
+                      absl::Span<SampledRow> results) override;
+
+ protected:
+  using Work = std::function<absl::Status()>;
+
+  // Does the work, or sees to it that it is done by the time Synchronize() returns. The first
+  // failure since the last call of that is its result.
+  virtual void Enqueue(Work work);
+
+  Backend& within() { return *within_; }
+
+ private:
+  // Enqueues operation() on the backend within.
+  template <class Operation>
+  void Forward(Operation operation);
+  // Enqueues `work` and waits for it.
+  absl::Status Await(Work work);
+
+  const std::unique_ptr<Backend> within_;
+  absl::Status failure_;
+};
+
+}  // namespace sluice
