@@ -3,7 +3,7 @@
 #include "absl/time/time.h"
 #include "orchestrator/orchestrator_server.h"
 #include "services/common/address.h"
-#include "services/common/process.h"
+#include "services/program/process.h"
 #include "services/telemetry/telemetry_flags.h"
 
 namespace {

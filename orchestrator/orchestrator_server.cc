@@ -10,19 +10,20 @@
 #include "absl/strings/str_cat.h"
 #include "orchestrator/metrics/engine_metrics.h"
 #include "orchestrator/pipeline/process_check.h"
-#include "services/common/log.h"
 #include "services/listener/connection_guard.h"
 #include "services/model/digest/model_digest.h"
 #include "services/model/digest/vocabulary_check.h"
 #include "services/model/identity.h"
 #include "services/model/model_config.h"
 #include "services/model/sampling_defaults.h"
+#include "services/process/log.h"
 #include "services/telemetry/span_metrics.h"
 
 namespace sluice {
 namespace {
 
-// More than wait and run at once by default, so that who comes too much hears so at once.
+// Above the default queue limit, so that excess requests get RESOURCE_EXHAUSTED instead of waiting
+// in HTTP/2.
 constexpr int kMaxStreams = 2048;
 
 ModelDescription Describe(const ModelConfig& config, const SamplingOptions& sampling,
@@ -80,13 +81,13 @@ std::string NameOf(const std::string& address) {
   return shared ? absl::StrCat(name, "/", getpid()) : name;
 }
 
-std::function<int32_t(int32_t)> LongestLikeOf(const ModelConfig& config) {
+std::function<int32_t(int32_t)> RopeLengthClassOf(const ModelConfig& config) {
   if (!config.depends_on_length()) return nullptr;
-  return [config](int32_t length) { return config.LongestLike(length); };
+  return [config](int32_t length) { return config.RopeLengthClass(length); };
 }
 
-// Puts the draft model's context into `engine`. INVALID_ARGUMENT where it has other tokens; errors of
-// reading its configuration.
+// Puts the draft model's context into `engine`. INVALID_ARGUMENT where it has other tokens; errors
+// of reading its configuration.
 absl::StatusOr<std::optional<ReplicaOptions>> ReplicaOfDraftModel(
     const OrchestratorServerOptions& options, int vocabulary_size, EngineOptions& engine) {
   if (!options.draft_model.has_value()) return std::optional<ReplicaOptions>();
@@ -100,7 +101,7 @@ absl::StatusOr<std::optional<ReplicaOptions>> ReplicaOfDraftModel(
                           {.folder = place.model, .size = config->vocab_size});
   if (!same.ok()) return same;
   engine.draft_max_positions = config->max_positions;
-  engine.draft_longest_like = LongestLikeOf(*config);
+  engine.draft_rope_length_class = RopeLengthClassOf(*config);
   return ReplicaOptions{.orchestrator = NameOf(options.address),
                         .topology = {.embedding = place.embedding,
                                      .shards = {{place.shard}},
@@ -110,8 +111,8 @@ absl::StatusOr<std::optional<ReplicaOptions>> ReplicaOfDraftModel(
                         .vocabulary_size = static_cast<int32_t>(config->vocab_size)};
 }
 
-// An orchestrator that has lost its processes asks all of them again and again, which takes 2 s while
-// one does not answer. One that holds requests may be its successor.
+// An orchestrator that has lost its processes asks all of them again and again, which takes 2 s
+// while one does not answer. One that holds requests may be its successor.
 absl::Duration YieldTime(const OrchestratorServerOptions& options) {
   return options.hold_time > absl::ZeroDuration() ? absl::Seconds(4) : absl::ZeroDuration();
 }
@@ -234,7 +235,7 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
   scheduler.max_sequences_per_step = options.max_step_sequences;
   scheduler.max_queued_sequences = options.max_queued_sequences;
   scheduler.max_positions = config->max_positions;
-  scheduler.longest_like = LongestLikeOf(*config);
+  scheduler.rope_length_class = RopeLengthClassOf(*config);
   const auto tenants = std::make_shared<TenantBook>(options.tenants);
   if (const absl::Status loaded = tenants->Load(); !loaded.ok()) return loaded;
   scheduler.tenant_policies = [tenants] { return tenants->policies(); };

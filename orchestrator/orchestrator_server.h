@@ -22,10 +22,10 @@
 #include "orchestrator/text/tokenizer_client.h"
 #include "orchestrator/text/tokenizer_watch.h"
 #include "orchestrator/tracing/request_tracer.h"
-#include "services/common/running_service.h"
-#include "services/common/transport.h"
 #include "services/model/weights.h"
 #include "services/options/option_values.h"
+#include "services/rpc/running_service.h"
+#include "services/rpc/transport.h"
 #include "services/security/authenticator.h"
 #include "services/security/credentials.h"
 #include "services/telemetry/tracer.h"
@@ -39,12 +39,14 @@ struct DraftModelPlace {
 };
 
 struct OrchestratorServerOptions {
-  std::string model;  // folder; of its files only the configuration is read
+  // Folder. Read: the configuration, the weights' headers, and the tokenizer's files for their
+  // digest.
+  std::string model;
   ModelOverrides overrides;
   std::string address;
   PublicListener listener;
-  // Where this user's own programs, such as a gateway, reach it without TLS; empty: nowhere. Callers
-  // prove who they are there too.
+  // Where this user's own programs, such as a gateway, reach it without TLS; empty: nowhere.
+  // Callers prove who they are there too.
   std::string owners_socket;
   std::string tokens;     // file of bearer tokens (services/security/token_file.h); none: empty
   std::string tokenizer;  // address
@@ -60,13 +62,13 @@ struct OrchestratorServerOptions {
   std::optional<DraftModelPlace> draft_model;
   // Of steps (EngineOptions), and of the orchestrator's own work (ProgressWatch).
   absl::Duration hang_timeout = absl::Seconds(2);
-  // How long requests wait while processes are replaced, or belong to the orchestrator that this one
-  // succeeds (EngineOptions::hold_time). Zero: its successors refuse them.
+  // How long requests wait while processes are replaced, or belong to the orchestrator that this
+  // one succeeds (EngineOptions::hold_time). Zero: its successors refuse them.
   absl::Duration hold_time = absl::ZeroDuration();
   std::string tenants;  // file of the tenants' rules (tenants/tenant_rules.h); empty: none
   // What it was told, of which it reads what stands nowhere above.
   OptionValues values{kOrchestrator};
-  // Borrowed; tells a collector of every request. Null: nobody is told.
+  // Borrowed; reports every request to a trace collector. Null: no tracing.
   Tracer* tracer = nullptr;
 };
 

@@ -1,4 +1,4 @@
-// One conversation of `sluice chat`: takes turns and commands, and keeps what was said. Not
+// One conversation of `sluice chat`: reads user messages and commands, and keeps the history. Not
 // thread-safe; client and environment are borrowed.
 #pragma once
 

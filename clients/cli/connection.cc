@@ -9,11 +9,11 @@
 #include "clients/cli/in_process.h"
 #include "clients/cli/memory_fit.h"
 #include "services/common/address.h"
-#include "services/common/cpu_list.h"
-#include "services/common/log.h"
-#include "services/common/metadata.h"
-#include "services/common/transport.h"
+#include "services/messages/metadata.h"
 #include "services/model/digest/vocabulary_check.h"
+#include "services/process/cpu_list.h"
+#include "services/process/log.h"
+#include "services/rpc/transport.h"
 
 namespace sluice {
 

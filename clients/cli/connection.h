@@ -1,4 +1,4 @@
-// How a command comes to a pipeline: over a socket (--endpoint) or by starting one in this process
+// The pipeline that a command talks to: over a socket (--endpoint), or started in this process
 // (--model).
 #pragma once
 

@@ -1,4 +1,4 @@
-// The flags that say what a text must keep. Whether they belong together is the server's to judge.
+// Flags for constrained decoding. The server checks that they fit together.
 #pragma once
 
 #include <optional>

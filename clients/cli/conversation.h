@@ -1,6 +1,6 @@
-// What has been said in `sluice chat`, and the prompt it makes for the next answer. With a chat
-// template, turns of user and assistant; without one, a single text that user and model take turns
-// to extend. Not thread-safe.
+// The history of `sluice chat`, and the prompt for the next answer. With a chat template, messages
+// of user and assistant; without one, a single text that user and model extend alternately. Not
+// thread-safe.
 #pragma once
 
 #include <string>
@@ -28,7 +28,7 @@ class Conversation {
   bool TakeAnswerBack();
   void Reset();
 
-  // Whether anybody has said anything.
+  // Whether the conversation has any message.
   bool empty() const { return turns_.empty(); }
 
   // Sets the request's prompt. REQUIRES: a line was added since the last answer.

@@ -1,5 +1,5 @@
-// What the program's exit status says. A call ended by a signal exits with 128 + its number: 130
-// after Ctrl-C.
+// Exit codes of the program. A call ended by a signal exits with 128 + its number: 130 after
+// Ctrl-C.
 #pragma once
 
 namespace sluice {

@@ -7,7 +7,7 @@
 #include "clients/cli/health_check.h"
 #include "clients/cli/outcome.h"
 #include "services/common/connection_cause.h"
-#include "services/common/transport.h"
+#include "services/rpc/transport.h"
 
 namespace sluice {
 namespace {

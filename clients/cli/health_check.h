@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "services/common/health_message.h"
+#include "services/rpc/health_message.h"
 
 namespace sluice {
 

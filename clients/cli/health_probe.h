@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "clients/cli/event_fd.h"
-#include "services/common/stop_signal.h"
+#include "services/process/stop_signal.h"
 
 namespace sluice {
 

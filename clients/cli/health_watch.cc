@@ -6,7 +6,7 @@
 
 #include "absl/time/clock.h"
 #include "clients/cli/health_check.h"
-#include "services/common/grpc_runtime.h"
+#include "services/rpc/grpc_runtime.h"
 
 namespace sluice {
 namespace {

@@ -15,7 +15,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "clients/cli/event_fd.h"
-#include "services/common/stop_signal.h"
+#include "services/process/stop_signal.h"
 
 namespace sluice {
 

@@ -1,4 +1,4 @@
-// What the JSON outputs share. Objects keep the order in which their fields are added.
+// Helpers for JSON output. Objects keep the order in which their fields are added.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -16,8 +16,8 @@ Json JsonOf(float value);
 // [{"token_id":1,"logprob":-0.5}, ...]
 Json JsonOf(const google::protobuf::RepeatedPtrField<v1::TokenLogprob>& top);
 
-// One line, without its end, fit for a terminal: control characters are escapes, those from U+007F to
-// U+009F too. Bytes that are not UTF-8 become U+FFFD.
+// One line, without its end, fit for a terminal: control characters are escapes, those from U+007F
+// to U+009F too. Bytes that are not UTF-8 become U+FFFD.
 std::string DumpLine(const Json& json);
 
 }  // namespace sluice

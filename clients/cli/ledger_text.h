@@ -1,5 +1,5 @@
-// What requests have and have used, as text for people and as JSON. Pure functions. What clients
-// chose, such as a request's id, is made harmless for terminals.
+// Resources that requests hold and have used, as text for people and as JSON. Pure functions.
+// Strings chosen by clients, such as a request's id, are escaped for terminals.
 //
 // `width` is that of the terminal in characters; 0: what is written goes elsewhere, and nothing is
 // cut or left out.

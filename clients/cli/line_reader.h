@@ -1,4 +1,5 @@
-// Where `sluice chat` gets its turns from: a pipe, a line at a time, or a terminal, with an editor.
+// Source of user messages for `sluice chat`: a pipe, a line at a time, or a terminal with an
+// editor.
 #pragma once
 
 #include <istream>

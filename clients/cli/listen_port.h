@@ -1,4 +1,4 @@
-// Whether a TCP port can be listened on. Thread-safe.
+// Checks whether a TCP port can be listened on. Thread-safe.
 #pragma once
 
 #include <string>

@@ -16,11 +16,11 @@
 #include "clients/cli/in_process.h"
 #include "clients/cli/line_editor.h"
 #include "kernels/usable_memory.h"
-#include "services/common/child_process.h"
-#include "services/common/grpc_runtime.h"
 #include "services/listener/limits.h"
 #include "services/model/progress_bar.h"
 #include "services/model_server/gpu_faults.h"
+#include "services/process/child_process.h"
+#include "services/rpc/grpc_runtime.h"
 
 namespace {
 

@@ -1,4 +1,5 @@
-// Whether a whole pipeline fits into the memory of this host, by arithmetic, before anything is started.
+// Checks by arithmetic, before anything starts, whether a whole pipeline fits into the memory of
+// this host.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +10,9 @@
 
 namespace sluice {
 
-// CheckFits (memory_check.h) of all processes together, the draft model's among them; `folder` is the
-// served model's. OK, and nothing is read, where there is no limit or GPUs keep it all. Errors of
-// loading configurations and of opening weights.
+// CheckFits (memory_check.h) of all processes together, the draft model's among them; `folder` is
+// the served model's. OK, and nothing is read, where there is no limit or GPUs keep it all. Errors
+// of loading configurations and of opening weights.
 absl::Status CheckPipelineFits(const ModelFlags& flags, const std::string& folder,
                                uint64_t limit_bytes);
 

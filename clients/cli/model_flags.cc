@@ -10,10 +10,10 @@
 #include "absl/strings/string_view.h"
 #include "kernels/gpu/gpu_check.h"
 #include "kernels/usable_cpus.h"
-#include "services/common/cpu_list.h"
 #include "services/common/status.h"
-#include "services/common/termination_log.h"
 #include "services/model/memory_plan.h"
+#include "services/process/cpu_list.h"
+#include "services/process/termination_log.h"
 
 namespace sluice {
 namespace {

@@ -5,8 +5,8 @@
 #include "absl/strings/string_view.h"
 #include "clients/cli/exit_code.h"
 #include "clients/cli/terminal_text.h"
-#include "services/common/retry_info.h"
-#include "services/common/termination_log.h"
+#include "services/messages/retry_info.h"
+#include "services/process/termination_log.h"
 
 namespace sluice {
 namespace {

@@ -1,5 +1,5 @@
-// How a command ends: what is said on stderr, and in the termination log where there is one, and which
-// exit status goes with it. Thread-safe where the environment's streams are.
+// Result of a command: the message on stderr and in the termination log, and the exit code.
+// Thread-safe where the environment's streams are.
 #pragma once
 
 #include <optional>

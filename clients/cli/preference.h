@@ -1,5 +1,6 @@
-// What two models say of a pair of answers, as direct preference optimization sees it (Rafailov et
-// al. 2023): their log-probabilities are rewards relative to a reference. Pure functions.
+// The preference of a model over a reference model for one of two answers, as direct preference
+// optimization defines it (Rafailov et al. 2023): their log-probabilities are rewards relative to a
+// reference. Pure functions.
 #pragma once
 
 #include <vector>

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/gpu/gpu_check.h"
-#include "services/common/cpu_list.h"
+#include "services/process/cpu_list.h"
 
 namespace sluice {
 namespace {

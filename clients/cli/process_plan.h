@@ -1,4 +1,4 @@
-// Which processes make a pipeline on one host, and with which arguments. Pure functions.
+// The processes of a pipeline on one host, with their arguments. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct PipelineSpec {
   std::string health;       // where it answers grpc.health.v1 to this host
   std::string http_listen;  // the gateway's; empty: none is started
   uint64_t memory_limit = std::numeric_limits<uint64_t>::max();  // of all processes together
-  std::string demo_token_file;  // the page may kill processes for whoever knows the token
+  std::string demo_token_file;  // the page may kill processes for clients that know the token
   int num_gpus = 0;             // of this host, for --device cuda
   ModelFlags flags{kUp};
   // The model that drafts for it, where flags.draft_model() names one.
@@ -37,11 +37,11 @@ std::string ShardName(const ShardPlacement& placement);
 absl::StatusOr<std::vector<ShardPlan>> PlanShards(const ModelConfig& config,
                                                   const ModelFlags& flags);
 
-// Tokenizer, embedding, shards, sampler, the draft model's embedding, shard and sampler, orchestrator
-// and gateway, in this order, each with the address of its health on this host. They are told what `up` was
-// of the options that they have too (OptionValues::ForChild), and what is set here. Every shard gets its
-// part of the memory for keys and values, in proportion to the layers and KV heads it holds, at least
-// 1 MiB; and of the threads an equal one, at least one.
+// Tokenizer, embedding, shards, sampler, the draft model's embedding, shard and sampler,
+// orchestrator and gateway, in this order, each with the address of its health on this host. They
+// are told what `up` was of the options that they have too (OptionValues::ForChild), and what is
+// set here. Every shard gets its part of the memory for keys and values, in proportion to the
+// layers and KV heads it holds, at least 1 MiB; and of the threads an equal one, at least one.
 std::vector<ProcessSpec> PlanProcesses(const PipelineSpec& spec, const ModelConfig& config,
                                        const std::vector<ShardPlan>& shards);
 

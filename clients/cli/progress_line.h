@@ -1,5 +1,5 @@
-// How far a load is, on stderr: a bar that redraws itself on a terminal, a line now and then
-// elsewhere. Not thread-safe; the stream is borrowed.
+// Progress of a load on stderr: a bar on a terminal, occasional lines elsewhere. Not thread-safe;
+// the stream is borrowed.
 #pragma once
 
 #include <unistd.h>

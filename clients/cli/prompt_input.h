@@ -1,4 +1,4 @@
-// Where a prompt comes from that is not on the command line: a file, or stdin.
+// Reads a prompt from a file or stdin.
 #pragma once
 
 #include <optional>

@@ -3,7 +3,7 @@
 #include "absl/strings/str_replace.h"
 #include "clients/cli/outcome.h"
 #include "clients/cli/screen.h"
-#include "services/common/stop_signal.h"
+#include "services/process/stop_signal.h"
 
 namespace sluice {
 namespace {

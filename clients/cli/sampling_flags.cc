@@ -10,7 +10,7 @@
 #include "kernels/sampling_options/sampling_check.h"
 #include "kernels/sampling_options/sampling_options.h"
 #include "kernels/sampling_options/sampling_reference.h"
-#include "services/common/sampling_message.h"
+#include "services/messages/sampling_message.h"
 
 namespace sluice {
 namespace {

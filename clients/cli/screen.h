@@ -1,4 +1,4 @@
-// What a terminal shows at a time.
+// Contents of a terminal screen.
 #pragma once
 
 #include <string>

@@ -13,8 +13,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "services/common/child_process.h"
 #include "services/common/steady_time.h"
+#include "services/process/child_process.h"
 
 namespace sluice {
 namespace {

@@ -1,5 +1,5 @@
-// Keeps a set of processes running: starts them, starts again what ends or hangs, stops them all. One
-// thread, which waits in poll(2) and nowhere else.
+// Keeps a set of processes running: starts them, starts again what ends or hangs, stops them all.
+// One thread, which waits in poll(2) and nowhere else.
 #pragma once
 
 #include <sys/types.h>
@@ -34,7 +34,7 @@ struct SupervisorOptions {
   std::vector<ProcessSpec> processes;
   int stop_fd = -1;   // readable: stop everything and return
   int ready_fd = -1;  // readable: what the processes are for works
-  // Says which processes do not answer: they are killed, and started again. Null: nobody asks.
+  // Reports processes that do not answer: they are killed and restarted. Null: no check.
   HealthWatch* health = nullptr;
 
   // Called from the supervising thread.

@@ -19,13 +19,13 @@
 #include "clients/cli/process_plan.h"
 #include "clients/cli/socket_folder.h"
 #include "clients/cli/up_flags.h"
-#include "services/common/log.h"
-#include "services/common/log_format.h"
 #include "services/common/random.h"
-#include "services/common/transport.h"
 #include "services/model/digest/vocabulary_check.h"
 #include "services/model/model_check.h"
 #include "services/model/weights.h"
+#include "services/process/log.h"
+#include "services/process/log_format.h"
+#include "services/rpc/transport.h"
 #include "services/tokenizer/tokenizer.h"
 
 namespace sluice {

@@ -28,7 +28,7 @@ class WaitNotice {
   // A call that has no answer yet, from construction to Answered() or destruction.
   class Call {
    public:
-    explicit Call(WaitNotice* notice);  // null: nobody is told
+    explicit Call(WaitNotice* notice);  // null: not reported
     Call(const Call&) = delete;
     Call& operator=(const Call&) = delete;
     ~Call() { Answered(); }

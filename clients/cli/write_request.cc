@@ -8,7 +8,7 @@
 #include "absl/time/clock.h"
 #include "clients/cli/event_printer.h"
 #include "clients/cli/outcome.h"
-#include "services/common/num_returned.h"
+#include "services/messages/num_returned.h"
 
 namespace sluice {
 namespace {

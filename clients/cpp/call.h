@@ -1,5 +1,4 @@
-// What every call of a Client has in common: which endpoint it is made to, how often, until when.
-// Not installed.
+// Common part of every call of a Client: endpoint, retries, deadline. Not installed.
 #pragma once
 
 #include <grpcpp/client_context.h>

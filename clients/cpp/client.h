@@ -1,5 +1,5 @@
-// The public API of Sluice for C++: plain calls that end in an absl::Status, over one orchestrator or
-// several that serve the same model.
+// The public API of Sluice for C++: plain calls that end in an absl::Status, over one orchestrator
+// or several that serve the same model.
 //
 //   auto client = sluice::client::Client::Connect("127.0.0.1:8700");
 //   sluice::v1::GenerateRequest request;
@@ -64,7 +64,7 @@ class Cancellation {
 struct CallOptions {
   // Of the call as a whole, however often it is made; the status is DEADLINE_EXCEEDED then.
   absl::Duration timeout = absl::InfiniteDuration();
-  // Borrowed; null: nobody cancels. The status is CANCELLED then.
+  // Borrowed; null: never cancelled. On cancellation the status is CANCELLED.
   Cancellation* cancellation = nullptr;
 };
 

@@ -1,10 +1,10 @@
-// Products of few rows with the bits of tiles (gemm_amx-inl.h), by vectors: a tile does little for one
-// row, and takes as long to load weights as for sixteen. For machines that support
+// Products of few rows with the bits of tiles (gemm_amx-inl.h), by vectors: a tile does little for
+// one row, and takes as long to load weights as for sixteen. For machines that support
 // InstructionSet::kAvx512Bf16.
 //
-// TDPBF16PS adds up a step of kTileDepth inputs as two chains of fused multiply-adds from zero, of the
-// even and of the odd inputs; adds the two; and adds that to the sum so far. Numbers are rounded to
-// nearest even, and subnormal ones read and written as zero (docs/decisions/045).
+// TDPBF16PS adds up a step of kTileDepth inputs as two chains of fused multiply-adds from zero, of
+// the even and of the odd inputs; adds the two; and adds that to the sum so far. Numbers are
+// rounded to nearest even, and subnormal ones read and written as zero (docs/decisions/030).
 #pragma once
 
 #include <cstddef>
@@ -39,14 +39,14 @@ inline TileStrip NextStrip(TileStrip strip, int64_t vectors, int64_t sums_step) 
   return strip;
 }
 
-// Beyond so many rows tiles should take less time: reckoned, not measured (docs/decisions/046).
+// Beyond so many rows tiles should take less time: reckoned, not measured (docs/decisions/030).
 inline constexpr int64_t kMostFewRows = 4;
 
 // A strip of 1 to kMostFewRows rows and 16 outputs in each of 1 or 2 vectors.
 void AddFewRows(const TileStrip& strip, int64_t rows, int64_t vectors);
 
-// Groups of quantised weights that follow each other in a slice (gemm_quantized_stream.h), unpacked in
-// registers.
+// Groups of quantised weights that follow each other in a slice (gemm_quantized_stream.h), unpacked
+// in registers.
 struct FewRowsGroups {
   const std::byte* x;  // as in TileStrip, a step a group
   const std::byte* w;

@@ -1,7 +1,7 @@
 // How kernels of InstructionSet::kAvx512Bf16 multiply pairs of bfloat16 numbers. VDPBF16PS adds the
 // product of the odd inputs to a sum, then that of the even ones, each fused and rounded to nearest
-// even, with subnormal numbers read and written as zero. Two multiply-adds of floats do the same, and
-// have the same bits; which is faster depends on the processor (docs/decisions/049).
+// even, with subnormal numbers read and written as zero. Two multiply-adds of floats do the same,
+// and have the same bits; which is faster depends on the processor (docs/decisions/030).
 #pragma once
 
 namespace sluice {

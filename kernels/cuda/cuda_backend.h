@@ -2,7 +2,7 @@
 // read are BF16; everything else is as the contract words it.
 //
 // A row's bits depend neither on the batch nor on which blocks of threads compute it: see
-// docs/decisions/024-gpus-multiply-with-one-instruction.md.
+// kernels/cuda/DESIGN.md.
 #pragma once
 
 #include <functional>
@@ -43,8 +43,8 @@ class CudaBackend final : public Backend {
   // Waits look at `watch` from now on; the watch's failure is theirs, once the stream is empty.
   void AddWatch(StreamWatch* watch) { watches_->Add(watch); }
   void RemoveWatch(StreamWatch* watch) { watches_->Remove(watch); }
-  // Ranks meet anew. Recorded steps are void: they name memory or peers that are no more. Where they
-  // are to be recorded like other ranks', memory of steps is again as it was after the last
+  // Ranks meet anew. Recorded steps are void: they name memory or peers that are no more. Where
+  // they are to be recorded like other ranks', memory of steps is again as it was after the last
   // ReserveForGemm, so that it grows, and recordings become void, in the same steps on ranks whose
   // processes are of any age.
   void BeginEpoch(RecordSteps record);
@@ -127,8 +127,8 @@ class CudaBackend final : public Backend {
     MatrixView x;
     float* scales = nullptr;  // of pairs of FP8 numbers
   };
-  // x as tiles are read from it: itself, or rounded and padded in scratch memory; no x where there is
-  // no memory.
+  // x as tiles are read from it: itself, or rounded and padded in scratch memory; no x where there
+  // is no memory.
   GemmOperand Operand(MatrixView x, const WeightImage& weights, const GemmPlan& plan);
 
   const std::unique_ptr<Gpu> gpu_;

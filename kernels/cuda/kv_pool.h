@@ -58,7 +58,7 @@ struct RowPlace {
 };
 
 // QkNormRopeParams of kernels/backend.h: nothing where there are neither norms nor angles.
-struct TurnTask {
+struct QkNormRopeTask {
   const float* query_norm = nullptr;  // [D] or null
   const float* key_norm = nullptr;    // [D] or null
   float norm_eps = 0;
@@ -71,7 +71,7 @@ struct TurnTask {
 struct StoreKvTask {
   MatrixView queries;       // [T, Nq * D] F32; Nq may be 0
   MatrixView keys, values;  // [T, Nkv * D] F32
-  TurnTask turn;
+  QkNormRopeTask turn;
   KvLayout pool;
   int layer = 0;
   const RowPlace* rows = nullptr;   // [T]

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "kernels/cuda/attention.h"
-#include "kernels/cuda/kernels/attention_shape.h"
+#include "kernels/cuda/attention_shape.h"
 #include "kernels/cuda/token_image.h"
 #include "kernels/kv_format.h"
 
@@ -59,8 +59,8 @@ UnitCost CostOfUnit(const GemmPlan& plan, int64_t rows, ImageFormat format, cons
   unit.shared = weights * (1 + weight_readers) + tile_bytes * (1 + readers);
   unit.tensor_clocks =
       2.0 * shape.outputs() * shape.tokens() * kUnitInputs / rates.operations_per_clock;
-  // A stage is multiplied meanwhile; on Hopper the one before may still be, in the pipeline for half of
-  // the time.
+  // A stage is multiplied meanwhile; on Hopper the one before may still be, in the pipeline for
+  // half of the time.
   const double busy = plan.path == GemmPath::kPortable ? 1 : is_pipelined ? 1.5 : 2;
   unit.ahead = std::max(1.0, shape.stages - busy);
   // All but the first of the blocks that have the same weights find them in the second-level cache.

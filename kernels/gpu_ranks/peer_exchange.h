@@ -17,7 +17,7 @@
 // to set it again (3 follows 1, 6 follows 4), so no setting is lost. All calls enqueue the same
 // operations on the same addresses, so that a step can be recorded.
 //
-// A peer that has died sets nothing: the stream would wait for ever. So the flags that a rank waits
+// A peer that has died sets nothing: the stream would wait forever. So the flags that a rank waits
 // for are its host's to set as well: Release() lets everything through, with any bytes, after which
 // the group is of no more use.
 #pragma once

@@ -1,4 +1,4 @@
-// Who may call the public API, and for whom a call is served. Thread-safe.
+// Authentication of calls of the public API, and the tenant of each call. Thread-safe.
 #pragma once
 
 #include <grpcpp/server_context.h>
@@ -15,9 +15,9 @@ namespace sluice {
 
 class Admission {
  public:
-  // Both borrowed. Without `authenticator` callers need prove nothing, and every call is served for whom
-  // it names. `guard` is told which peers have proved who they are, and which have failed to; may be
-  // null.
+  // Both borrowed. Without `authenticator` callers need prove nothing, and every call is served for
+  // whom it names. `guard` is told which peers have proved who they are, and which have failed to;
+  // may be null.
   explicit Admission(const Authenticator* authenticator, ConnectionGuard* guard = nullptr)
       : authenticator_(authenticator), guard_(guard) {}
 
@@ -31,7 +31,7 @@ class Admission {
   // names (caller.h). UNAUTHENTICATED, or INVALID_ARGUMENT for a name that is none.
   absl::StatusOr<std::string> TenantOf(const grpc::ServerContextBase& context) const;
   // The same of a call that began as `start` over the connection of `session`: what the metadata of
-  // the session itself says is nobody's proof.
+  // the session itself states proves nothing.
   absl::StatusOr<std::string> TenantOf(const grpc::ServerContextBase& session,
                                        const v1::StartCall& start) const;
 

@@ -11,8 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/sampling_options/sampling_options.h"
 #include "orchestrator/api/refusal.h"
-#include "services/common/num_returned.h"
-#include "services/common/sampling_message.h"
+#include "services/messages/num_returned.h"
+#include "services/messages/sampling_message.h"
 
 namespace sluice {
 namespace {

@@ -1,4 +1,5 @@
-// Where a Generate call answers: a gRPC call of its own, or its part of a session. Thread-safe.
+// Response stream of a Generate call: a gRPC call of its own, or its part of a session.
+// Thread-safe.
 #pragma once
 
 #include <cstddef>

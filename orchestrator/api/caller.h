@@ -1,4 +1,4 @@
-// Who calls. Pure functions.
+// Identity of a caller. Pure functions.
 #pragma once
 
 #include <grpcpp/server_context.h>
@@ -12,17 +12,18 @@
 
 namespace sluice {
 
-// The tenant that a call of nobody in particular is served for: what its metadata `sluice-tenant`
+// The tenant of an unauthenticated call: what its metadata `sluice-tenant`
 // says, else the identity in the peer's certificate, else the host it calls from. INVALID_ARGUMENT
 // where the metadata is empty, longer than 128 bytes or there more than once.
 absl::StatusOr<std::string> TenantOf(const grpc::ServerContextBase& context);
 
-// The same of a call that names its tenant otherwise, over the connection of `context`; empty: it does not.
+// The same of a call that names its tenant otherwise, over the connection of `context`; empty: it
+// does not.
 absl::StatusOr<std::string> TenantOf(absl::string_view named,
                                      const grpc::ServerContextBase& context);
 
-// The trace that the call is a part of, as its metadata `traceparent` and `tracestate` say; nothing where
-// they say none.
+// The trace that the call is a part of, as its metadata `traceparent` and `tracestate` say; nothing
+// where they say none.
 std::optional<TraceContext> TraceOf(const grpc::ServerContextBase& context);
 
 // The host in a peer as gRPC names it: "ipv4:10.0.0.7:5123" is "10.0.0.7". Others stay as they are.

@@ -1,6 +1,6 @@
 #include "orchestrator/api/client_errors.h"
 
-#include "services/common/log.h"
+#include "services/process/log.h"
 
 namespace sluice {
 

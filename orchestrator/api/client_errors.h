@@ -1,5 +1,5 @@
-// What clients of the public API are told of errors: nothing of where the server's processes and files
-// are. What was left out is logged. Immutable, hence thread-safe.
+// Error messages for clients of the public API: internal addresses and paths are removed, and
+// logged instead. Immutable, hence thread-safe.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Whether the fields of a constraint belong together. What they hold is for the sampler to compile.
-// Pure functions.
+// Checks that the fields of a constraint fit together. The sampler compiles their contents. Pure
+// functions.
 #pragma once
 
 #include <string>

@@ -9,8 +9,8 @@
 #include "orchestrator/api/request_attributes.h"
 #include "orchestrator/api/request_check.h"
 #include "orchestrator/api/word_tokens.h"
-#include "services/common/num_returned.h"
 #include "services/common/random.h"
+#include "services/messages/num_returned.h"
 
 namespace sluice {
 GenerateCall::GenerateCall(const Context& context, v1::GenerateRequest request, SteadyTime deadline,
@@ -90,13 +90,13 @@ void GenerateCall::PrepareConstraint(ResolvedPrompt prompt) {
   context_.constraints.Prepare(
       request_.constraint(), AskingContext(),
       [self = shared_from_this(), prompt = std::move(prompt)](
-          absl::StatusOr<std::shared_ptr<const KeptConstraint>> constraint) mutable {
+          absl::StatusOr<std::shared_ptr<const ConstraintSpec>> constraint) mutable {
         if (!constraint.ok()) return self->Refuse(constraint.status());
         self->Submit(std::move(prompt), *std::move(constraint));
       });
 }
 
-void GenerateCall::Submit(ResolvedPrompt prompt, std::shared_ptr<const KeptConstraint> constraint) {
+void GenerateCall::Submit(ResolvedPrompt prompt, std::shared_ptr<const ConstraintSpec> constraint) {
   EngineRequest request =
       EngineRequestFrom(request_, context_.model, std::move(prompt.tokens), RandomNumber());
   num_prompt_tokens_ = static_cast<int32_t>(request.prompt.size());
@@ -125,7 +125,7 @@ void GenerateCall::Submit(ResolvedPrompt prompt, std::shared_ptr<const KeptConst
                                         std::move(resumed), std::move(sink));
   }
   submitted_ = context_.engine.Submit(std::move(request), std::move(sink));
-  if (!reads_) context_.engine.SetReading(*submitted_, false);
+  if (!reads_) context_.engine.SetBackpressured(*submitted_, true);
 }
 
 void GenerateCall::Refuse(const absl::Status& status) {
@@ -150,7 +150,7 @@ void GenerateCall::Cancel() {
 void GenerateCall::SetReading(bool reads) {
   absl::MutexLock lock(&mutex_);
   reads_ = reads;
-  if (submitted_.has_value()) context_.engine.SetReading(*submitted_, reads);
+  if (submitted_.has_value()) context_.engine.SetBackpressured(*submitted_, !reads);
 }
 
 void GenerateCall::OnChunk(ChunkEvent chunk) {

@@ -40,7 +40,7 @@ class GenerateCall final : public RequestSink, public std::enable_shared_from_th
     std::string tenant_class;  // as the metrics have it
     CallTrace trace;
     RequestMetrics* metrics = nullptr;      // null: nothing is counted
-    const RequestTracer* tracer = nullptr;  // null: nobody is told
+    const RequestTracer* tracer = nullptr;  // null: not reported
   };
 
   // Serves `request`, or answers why there is none. The call lives for as long as something waits
@@ -61,7 +61,7 @@ class GenerateCall final : public RequestSink, public std::enable_shared_from_th
   RequestContext AskingContext() const;
   void Prepare(absl::StatusOr<ResolvedPrompt> prompt);
   void PrepareConstraint(ResolvedPrompt prompt);
-  void Submit(ResolvedPrompt prompt, std::shared_ptr<const KeptConstraint> constraint);
+  void Submit(ResolvedPrompt prompt, std::shared_ptr<const ConstraintSpec> constraint);
   void Cancel();
   // Whether the client takes what it is sent.
   void SetReading(bool reads);

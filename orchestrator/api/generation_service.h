@@ -24,8 +24,8 @@
 #include "orchestrator/text/tokenizer_client.h"
 #include "orchestrator/text/tokenizer_watch.h"
 #include "orchestrator/tracing/request_tracer.h"
-#include "services/common/raw_message.h"
 #include "services/listener/connection_guard.h"
+#include "services/messages/raw_message.h"
 #include "services/security/authenticator.h"
 #include "sluice/v1/generation.grpc.pb.h"
 #include "sluice/v1/generation_session.pb.h"
@@ -67,7 +67,7 @@ class GenerationService final : public v1::GenerationService::Service {
   Reactor* GetVocabulary(grpc::CallbackServerContext* context);
   Reactor* GetModel(grpc::CallbackServerContext* context);
   Reactor* GetStatus(grpc::CallbackServerContext* context);
-  // Answers a call whose caller may be anybody who is admitted: serve(request, call).
+  // Answers a call of any authenticated caller: serve(request, call).
   template <class Request>
   Reactor* ServeUnary(grpc::CallbackServerContext* context, const MessageLimits& limits,
                       std::function<void(Request request, UnaryCall* call)> serve);

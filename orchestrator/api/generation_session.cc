@@ -7,10 +7,10 @@
 #include "absl/time/time.h"
 #include "orchestrator/api/refusal.h"
 #include "orchestrator/api/request_check.h"
-#include "services/common/raw_message.h"
-#include "services/common/retry_info.h"
-#include "services/common/sent_bytes.h"
 #include "services/common/status.h"
+#include "services/messages/raw_message.h"
+#include "services/messages/retry_info.h"
+#include "services/streams/sent_bytes.h"
 
 namespace sluice {
 namespace {

@@ -9,7 +9,7 @@ namespace sluice {
 
 v1::PositionLogprobs ToProto(const TokenEvent& token);
 v1::Chunk ToProto(ChunkEvent chunk, bool with_logprobs);
-// All but request id and seed. `asked` tells which limit ended a sequence for want of room.
+// All but request id and seed. `asked` tells which limit ended a sequence for lack of room.
 v1::Finished ToProto(const RequestEnd& end, const v1::GenerateRequest& asked,
                      const ModelDescription& model);
 

@@ -1,4 +1,4 @@
-// What the public API needs to know of the model it serves. A plain value.
+// Properties of the served model that the public API needs. A plain value.
 #pragma once
 
 #include <cstdint>

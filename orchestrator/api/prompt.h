@@ -1,4 +1,5 @@
-// From what a client sends to prompt tokens, through the tokenizer. Thread-safe; nothing blocks.
+// Converts a client's prompt (text, chat or token ids) to prompt tokens through the tokenizer
+// service. Thread-safe; nothing blocks.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What a request's bad field is answered with.
+// Status for an invalid field of a request.
 #pragma once
 
 #include "absl/status/status.h"

@@ -1,6 +1,6 @@
 #include "orchestrator/api/request_attributes.h"
 
-#include "services/common/num_returned.h"
+#include "services/messages/num_returned.h"
 
 namespace sluice {
 

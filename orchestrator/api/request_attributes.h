@@ -1,5 +1,5 @@
-// What a request's span says of what was asked: numbers alone, by OpenTelemetry's conventions for
-// generative AI. Pure functions.
+// Attributes of a request's span, by OpenTelemetry's conventions for generative AI: numbers only,
+// no text. Pure functions.
 #pragma once
 
 #include <string>

@@ -13,8 +13,8 @@
 #include "orchestrator/api/beam_check.h"
 #include "orchestrator/api/constraint_check.h"
 #include "orchestrator/api/refusal.h"
-#include "services/common/num_returned.h"
-#include "services/common/sampling_message.h"
+#include "services/messages/num_returned.h"
+#include "services/messages/sampling_message.h"
 
 namespace sluice {
 namespace {

@@ -134,7 +134,7 @@ void ScoreBatch::Submit(size_t index) {
   request.name = "score";
   request.prompt = text.tokens;
   request.score = true;
-  request.scored_elsewhere = static_cast<int32_t>(text.scores.size());
+  request.num_positions_scored_by_sibling = static_cast<int32_t>(text.scores.size());
   request.wants_text = false;
   request.num_logprobs = options_.top;
   request.priority = options_.priority;

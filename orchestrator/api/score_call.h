@@ -24,7 +24,7 @@ struct ScoreContext {
   const TenantBook& tenants;
   std::string tenant;  // that it is served for
   CallTrace trace;
-  const RequestTracer* tracer = nullptr;  // null: nobody is told
+  const RequestTracer* tracer = nullptr;  // null: not reported
 };
 
 // Answers `call` with what `request` asks for, or with why there is none. To be called once.

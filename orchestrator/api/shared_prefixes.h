@@ -1,4 +1,4 @@
-// Which of several texts begin alike. Pure.
+// Groups texts by common prefixes. Pure.
 #pragma once
 
 #include <cstdint>

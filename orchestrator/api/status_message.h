@@ -1,4 +1,4 @@
-// What GetStatus says of engine and requests, from the engine's values. Pure functions.
+// Builds GetStatus responses from the engine's values. Pure functions.
 #pragma once
 
 #include "orchestrator/engine/engine.h"

@@ -1,5 +1,6 @@
-// A unary call of the public API whose request and response are bytes (services/common/raw_message.h).
-// Texts that are tokenized, or made, for a caller who leaves are dropped there. Thread-safe.
+// A unary call of the public API whose request and response are bytes
+// (services/messages/raw_message.h). Texts that are tokenized, or made, for a caller who leaves are
+// dropped there. Thread-safe.
 #pragma once
 
 #include <grpcpp/support/byte_buffer.h>
@@ -12,8 +13,8 @@
 #include "orchestrator/api/client_errors.h"
 #include "orchestrator/api/request_reactor.h"
 #include "orchestrator/text/cancellation.h"
-#include "services/common/raw_message.h"
 #include "services/common/status.h"
+#include "services/messages/raw_message.h"
 
 namespace sluice {
 

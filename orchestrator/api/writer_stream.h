@@ -8,8 +8,8 @@
 
 #include "orchestrator/api/call_stream.h"
 #include "orchestrator/api/request_reactor.h"
-#include "services/common/raw_message.h"
-#include "services/common/server_writer.h"
+#include "services/messages/raw_message.h"
+#include "services/streams/server_writer.h"
 
 namespace sluice {
 

@@ -184,12 +184,12 @@ void ConstraintPreparer::OnAnswer(const std::shared_ptr<Call>& call, const absl:
   if (call->work.meter != nullptr) {
     call->work.meter->Add(absl::Microseconds(call->response.work_us()));
   }
-  auto kept = std::make_shared<KeptConstraint>();
+  auto kept = std::make_shared<ConstraintSpec>();
   kept->tenant = call->work.owner.tenant;
   kept->tenant_weight = call->work.owner.weight;
   kept->constraint = call->request.constraint().SerializeAsString();
   kept->vocabulary = call->vocabulary;
-  call->callback(std::shared_ptr<const KeptConstraint>(std::move(kept)));
+  call->callback(std::shared_ptr<const ConstraintSpec>(std::move(kept)));
 }
 
 }  // namespace sluice

@@ -1,6 +1,6 @@
-// Has the sampler compile a request's constraint before any step needs it, so that a client hears
-// what is wrong with it and steps wait for no compiler. Fetches once what tokens stand for, from the
-// tokenizer. Thread-safe; nothing blocks.
+// Has the sampler compile a request's constraint before a step needs it, so that errors reach the
+// client and no step waits for a compiler. Fetches the bytes of tokens from the tokenizer, once.
+// Thread-safe; nothing blocks.
 #pragma once
 
 #include <grpcpp/channel.h>
@@ -28,7 +28,7 @@ namespace sluice {
 
 class ConstraintPreparer : public std::enable_shared_from_this<ConstraintPreparer> {
  public:
-  using Callback = std::function<void(absl::StatusOr<std::shared_ptr<const KeptConstraint>>)>;
+  using Callback = std::function<void(absl::StatusOr<std::shared_ptr<const ConstraintSpec>>)>;
 
   struct Model {
     int32_t vocabulary_size = 0;
@@ -41,15 +41,15 @@ class ConstraintPreparer : public std::enable_shared_from_this<ConstraintPrepare
 
   // Calls back with what the sampler is to be told, or why it can't keep it: a status of
   // constraint.proto, or UNAVAILABLE, DEADLINE_EXCEEDED where sampler or tokenizer can't be reached
-  // by the request's deadline; CANCELLED where its caller leaves before. From a thread of gRPC's, or at
-  // once.
+  // by the request's deadline; CANCELLED where its caller leaves before. From a thread of gRPC's,
+  // or at once.
   void Prepare(const v1::Constraint& constraint, const RequestContext& context, Callback callback);
 
   // Cancels what is under way. Whoever waits is told.
   void Stop();
 
  private:
-  // As KeptConstraint::vocabulary.
+  // As ConstraintSpec::vocabulary.
   using Vocabulary = absl::StatusOr<std::shared_ptr<const std::string>>;
   using VocabularyCallback = std::function<void(const Vocabulary&)>;
   struct Call;

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/check.h"
 #include "orchestrator/drafts/model_rounds.h"
-#include "services/common/log.h"
+#include "services/process/log.h"
 
 namespace sluice {
 namespace {

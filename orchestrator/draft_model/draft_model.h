@@ -8,7 +8,7 @@
 // at the same position, so that where both models think alike they choose alike at any temperature.
 //
 // Nobody depends on it. A sequence for which there are no blocks has no draft; when the replica is
-// lost nobody waits for it, and what it had computed is computed again when somebody asks.
+// lost, no sequence waits for it, and its state is recomputed on demand.
 //
 // Lives on the engine's loop, and is told the time.
 #pragma once
@@ -34,7 +34,7 @@
 namespace sluice {
 
 struct DraftModelOptions {
-  // max_positions and longest_like are of the draft model.
+  // max_positions and rope_length_class are of the draft model.
   SchedulerOptions scheduler;
   absl::Duration hang_timeout = absl::Seconds(2);  // as EngineOptions'
   // A sequence that was being computed when the replica was lost more often than this has no drafts
@@ -84,7 +84,7 @@ class DraftModel final : public ModelDrafter, private ModelRunner::Owner {
     SequenceId id = 0;       // of the sequence here that computes for it; 0: none
     bool computing = false;  // its row has not come yet
     bool barred = false;     // it has no drafts any more
-    int32_t wanted = 0;      // tokens to propose; 0: nobody asks
+    int32_t wanted = 0;      // tokens to propose; 0: none requested
     int num_losses = 0;
     FollowedText text;
     // What a sequence here is made with.

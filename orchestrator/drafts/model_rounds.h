@@ -1,14 +1,15 @@
-// When a draft model is asked, for how many tokens, and how long sequences wait for them. In a round
-// every sequence that is drafted on waits for tokens of the model, which takes a step of that model
-// for each, and then they are computed together. A round is worth it where all that takes less time
-// a token than going on without, by what steps of both models take and how often the draft model is
-// right. Where it is not, one sequence is asked now and then, ever more rarely, because both change.
+// When a draft model is asked, for how many tokens, and how long sequences wait for them. In a
+// round every sequence that is drafted on waits for tokens of the model, which takes a step of that
+// model for each, and then they are computed together. A round is worth it where all that takes
+// less time a token than going on without, by what steps of both models take and how often the
+// draft model is right. Where it is not, one sequence is asked now and then, ever more rarely,
+// because both change.
 //
-// Whoever is asked and does not answer in several times the time that this should take is not waited
-// for: the sequence goes on without, and rounds rest for a while.
+// Whoever is asked and does not answer in several times the time that this should take is not
+// waited for: the sequence goes on without, and rounds rest for a while.
 //
-// With DraftPolicy::kAlways nothing of that is weighed: every sequence is asked for before every token,
-// and waits while the model computes for it, catching up included.
+// With DraftPolicy::kAlways nothing of that is weighed: every sequence is asked for before every
+// token, and waits while the model computes for it, catching up included.
 //
 // Lives on the engine's loop, and is told the time, as what a steady clock has run.
 #pragma once
@@ -49,7 +50,7 @@ class ModelRounds {
   ModelDrafter* model() const { return model_; }
 
   void SetTime(absl::Duration now) { now_ = now; }
-  // When somebody who waits is to go on without; infinite: nobody waits.
+  // When a waiting sequence proceeds without a draft; infinite: none waits.
   absl::Duration NextTimeout() const;
 
   // A step of the served model has ended.

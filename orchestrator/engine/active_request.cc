@@ -88,7 +88,7 @@ SequenceSpec ActiveRequest::SpecOf(int index, int32_t max_new_tokens) const {
   spec.use_prefix_cache = request_.use_prefix_cache;
   const bool scores_prompt = request_.prompt_logprobs.has_value() && spec.resumed_tokens.empty();
   spec.score_prompt = request_.score || (scores_prompt && index == 0);
-  spec.scored_elsewhere = request_.scored_elsewhere;
+  spec.num_positions_scored_by_sibling = request_.num_positions_scored_by_sibling;
   spec.max_drafts = request_.score ? 0 : request_.max_drafts;
   spec.expected_tokens = request_.expected_tokens;
   if (index > 0) spec.prompt_of = ids_.front();

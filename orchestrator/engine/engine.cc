@@ -53,8 +53,8 @@ void Engine::Cancel(RequestId id) {
   post_([this, id] { core_.Cancel(id); });
 }
 
-void Engine::SetReading(RequestId id, bool reading) {
-  post_([this, id, reading] { core_.SetReading(id, reading); });
+void Engine::SetBackpressured(RequestId id, bool backpressured) {
+  post_([this, id, backpressured] { core_.SetBackpressured(id, backpressured); });
 }
 
 void Engine::Report(LedgerQuery query, std::function<void(const LedgerReport&)> callback) {

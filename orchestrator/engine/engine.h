@@ -20,8 +20,8 @@
 #include "orchestrator/pipeline/grpc_stage_network.h"
 #include "orchestrator/text/text_streams.h"
 #include "services/common/event_loop.h"
-#include "services/common/progress_watch.h"
-#include "services/common/transport.h"
+#include "services/rpc/transport.h"
+#include "services/watch/progress_watch.h"
 
 namespace sluice {
 
@@ -45,7 +45,7 @@ class Engine final : private EventLoop::Task {
 
   // Whether the request's client reads what is sent to it. While it does not, the request is
   // paused; RESOURCE_EXHAUSTED ends it after EngineOptions::unread_timeout.
-  void SetReading(RequestId id, bool reading);
+  void SetBackpressured(RequestId id, bool backpressured);
 
   // Calls back with the ledgers asked for, from another thread.
   void Report(LedgerQuery query, std::function<void(const LedgerReport&)> callback);

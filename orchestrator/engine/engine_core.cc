@@ -4,13 +4,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "services/common/log.h"
+#include "services/process/log.h"
 
 namespace sluice {
 namespace {
 
 constexpr absl::Duration kNotice = absl::Milliseconds(200);
-// A replica that is another's says so several times a second. Where it no longer does, it is missing.
+// A replica that is another's says so several times a second. Where it no longer does, it is
+// missing.
 constexpr absl::Duration kTakenForSure = absl::Seconds(3);
 // More tenants than these are not listed.
 constexpr size_t kMostTenants = 64;
@@ -71,7 +72,7 @@ std::unique_ptr<DraftModel> EngineCore::MakeDraftModel(Replica* replica) {
   options.scheduler = options_.scheduler;
   options.scheduler.tenant_policies = nullptr;
   options.scheduler.max_positions = options_.draft_max_positions;
-  options.scheduler.longest_like = options_.draft_longest_like;
+  options.scheduler.rope_length_class = options_.draft_rope_length_class;
   options.scheduler.max_sequences_per_step =
       options_.scheduler.max_sequences_per_step * runner_.replica().topology().num_stages() + 2;
   options.scheduler.max_tokens_per_step =
@@ -135,19 +136,19 @@ void EngineCore::SendSteps(SteadyTime now) {
 }
 
 void EngineCore::SendTargetSteps(SteadyTime now) {
-  while (runner_.CanSend() && AgreeOnWhoRuns()) {
+  while (runner_.CanSend() && ApplyQuarantine()) {
     runner_.SendSteps(now);
     if (!running_alone_.has_value() || !runner_.idle() || runner_.awaits_returns()) return;
-    suspects_.Excuse(*running_alone_);
+    suspects_.Release(*running_alone_);
   }
 }
 
-bool EngineCore::AgreeOnWhoRuns() {
-  const std::optional<RequestId> on_trial = suspects_.on_trial();
-  if (on_trial == running_alone_) return true;
-  if (on_trial.has_value() && !runner_.idle()) return false;
-  running_alone_ = on_trial;
-  runner_.scheduler()->PlanOnly(on_trial);
+bool EngineCore::ApplyQuarantine() {
+  const std::optional<RequestId> isolated_request = suspects_.isolated_request();
+  if (isolated_request == running_alone_) return true;
+  if (isolated_request.has_value() && !runner_.idle()) return false;
+  running_alone_ = isolated_request;
+  runner_.scheduler()->PlanOnly(isolated_request);
   return true;
 }
 
@@ -221,7 +222,8 @@ void EngineCore::CheckIntegrity(SteadyTime now) {
   if (found.ok() && draft_model_ != nullptr) found = draft_model_->CheckIntegrity();
   if (found.ok()) return;
   ++num_integrity_faults_;
-  Log(LogLevel::kError, "orchestrator", "books-are-wrong", {{"status", found.ToString()}});
+  Log(LogLevel::kError, "orchestrator", "integrity-check-failed",
+      {{"former_event", "books-are-wrong"}, {"status", found.ToString()}});
 }
 
 LedgerReport EngineCore::Report(const LedgerQuery& query, SteadyTime now) const {

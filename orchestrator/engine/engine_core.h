@@ -53,11 +53,11 @@ struct EngineOptions {
   // How often the books are checked, at times when nothing is computed.
   absl::Duration integrity_interval = absl::Seconds(10);
   SpeculationOptions speculation;
-  // Of a draft model, where there is one: the context that it has, and its longest_like. The rest
-  // of its options follow from those above.
+  // Of a draft model, where there is one: the context that it has, and its rope_length_class. The
+  // rest of its options follow from those above.
   int32_t draft_max_positions = 0;
-  std::function<int32_t(int32_t length)> draft_longest_like;
-  // Of the tokenizer that texts come from; empty: any (services/common/expected_tokenizer.h).
+  std::function<int32_t(int32_t length)> draft_rope_length_class;
+  // Of the tokenizer that texts come from; empty: any (services/messages/expected_tokenizer.h).
   std::string tokenizer_digest;
   EngineObserver* observer = nullptr;  // borrowed; null: nobody measures
   // Called when steps can complete again or no longer can, on the loop.
@@ -78,7 +78,7 @@ struct EngineStatus {
   uint64_t num_proposed_tokens = 0;  // by a draft model
   uint64_t num_integrity_checks = 0;
   uint64_t num_integrity_faults = 0;  // checks that found something wrong
-  // A new tenant's, for its turn; nothing while that is not known.
+  // Estimated queueing delay of a new tenant's request; nothing while that is not known.
   std::optional<absl::Duration> estimated_wait;
 
   const RunnerStatus& target() const { return runners.front(); }
@@ -96,7 +96,9 @@ class EngineCore final : private ModelRunner::Owner {
   // As Engine's; `id` is new.
   void Submit(RequestId id, EngineRequest request, std::shared_ptr<RequestSink> sink);
   void Cancel(RequestId id);
-  void SetReading(RequestId id, bool reading) { requests_.SetReading(id, reading); }
+  void SetBackpressured(RequestId id, bool backpressured) {
+    requests_.SetBackpressured(id, backpressured);
+  }
   LedgerReport Report(const LedgerQuery& query, SteadyTime now) const;
 
   // Does what has come due. Returns when to be called again even if nothing comes.
@@ -134,7 +136,7 @@ class EngineCore final : private ModelRunner::Owner {
   void SendSteps(SteadyTime now);
   void SendTargetSteps(SteadyTime now);
   // Lets the scheduler plan what suspicions allow. False: what is under way must end first.
-  bool AgreeOnWhoRuns();
+  bool ApplyQuarantine();
   // Tells requests what committed steps have brought.
   void TellRequests();
   // The requests of these sequences, each once.

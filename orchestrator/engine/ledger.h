@@ -1,4 +1,5 @@
-// What requests have, have used, and how they ended: what status and logs say of them. Plain values.
+// What requests have, have used, and how they ended: what status and logs say of them. Plain
+// values.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +40,7 @@ struct RequestTimes {
 struct RequestLedger {
   std::string name;                  // the client's request_id
   std::string trace_id;              // empty: none
-  std::shared_ptr<const Span> span;  // as it began; null: nobody is told of it
+  std::shared_ptr<const Span> span;  // as it began; null: no tracing
   bool scores = false;               // its prompt, and generates nothing
   std::string tenant;
   int32_t priority = 0;
@@ -57,7 +58,7 @@ struct RequestLedger {
   int32_t num_cached_prompt_tokens() const;
 };
 
-// Of whom a ledger is asked for.
+// Selects which requests to report.
 struct LedgerQuery {
   bool all = false;                   // those being served
   std::string name;                   // also those of this name that ended of late; "": none

@@ -28,19 +28,19 @@ struct BeamSettings {
 struct EngineRequest {
   std::string name;      // the client's request_id, for logs
   std::string trace_id;  // of the distributed trace it is a part of, for logs; may be empty
-  std::shared_ptr<const Span> span;  // its part of that, as it began; null: nobody is told of it
+  std::shared_ptr<const Span> span;  // its part of that, as it began; null: no tracing
 
   std::vector<TokenId> prompt;  // at least one, each in the vocabulary
   // Scores the prompt instead of continuing it; `sampling`, `n` and the stop conditions play no
   // role then.
   bool score = false;
   // Of these, the first so many rows are asked for by another request with the same beginning.
-  int32_t scored_elsewhere = 0;
+  int32_t num_positions_scored_by_sibling = 0;
   // Scores the prompt, with so many alternatives per token, and continues it.
   std::optional<int32_t> prompt_logprobs;
 
   SamplingOptions sampling;
-  std::shared_ptr<const KeptConstraint> constraint;  // of every sequence's text; null: none
+  std::shared_ptr<const ConstraintSpec> constraint;  // of every sequence's text; null: none
   int32_t num_sequences = 1;
   std::optional<BeamSettings> beams;
   // Not set: as many as context and KV cache leave, at most `default_length` positions in all where
@@ -58,7 +58,8 @@ struct EngineRequest {
   std::string tenant;  // whom it is served for
   // Processor time that was spent on it before: templates, tokenizing, compiling.
   absl::Duration work;
-  // Keys and values are shared with requests of the same one; TenantBook::CacheDomain of the client's.
+  // Keys and values are shared with requests of the same one; TenantBook::CacheDomain of the
+  // client's.
   std::string cache_salt;
   bool use_prefix_cache = true;  // false: computes everything and leaves nothing to others
   int32_t max_drafts = 0;        // the longest draft of a step; 0: none

@@ -11,7 +11,7 @@ absl::Status RequestTable::AddBeams(ActiveRequest& request, int32_t max_new_toke
   SequenceSpec spec = request.SpecOf(0, max_new_tokens);
   const SequenceId first = spec.id = next_sequence_++;
   const absl::Status status = scheduler_->Add(std::move(spec));
-  if (!status.ok()) return Advised(status, request.request().tenant);
+  if (!status.ok()) return WithRetryAfter(status, request.request().tenant);
   request.StartBeams(first, max_new_tokens);
   ++num_searches_;
   places_[first] = {.request = &request, .scheduled = true, .kind = Kind::kBeam};

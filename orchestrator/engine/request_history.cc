@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "services/common/log.h"
+#include "services/process/log.h"
 
 namespace sluice {
 namespace {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "services/common/retry_info.h"
+#include "services/messages/retry_info.h"
 
 namespace sluice {
 
@@ -114,7 +114,8 @@ std::optional<absl::Duration> RequestTable::EstimateWait(const std::string& tena
 }
 
 // Better an answer now than none at the deadline.
-absl::Status RequestTable::CheckInTime(const ActiveRequest& request, int32_t max_new_tokens) const {
+absl::Status RequestTable::RejectIfDeadlineUnreachable(const ActiveRequest& request,
+                                                       int32_t max_new_tokens) const {
   const std::optional<SteadyTime>& deadline = request.request().deadline;
   if (!deadline.has_value()) return absl::OkStatus();
   const absl::Duration left = *deadline - now_;
@@ -138,7 +139,8 @@ absl::Status RequestTable::CheckInTime(const ActiveRequest& request, int32_t max
 }
 
 // Once half of those ahead have had their turn, there is room for many.
-absl::Status RequestTable::Advised(const absl::Status& status, const std::string& tenant) const {
+absl::Status RequestTable::WithRetryAfter(const absl::Status& status,
+                                          const std::string& tenant) const {
   if (status.code() != absl::StatusCode::kResourceExhausted) return status;
   if (RetryDelay(status).has_value()) return status;
   const std::optional<absl::Duration> wait = EstimateWait(tenant);
@@ -148,7 +150,7 @@ absl::Status RequestTable::Advised(const absl::Status& status, const std::string
 
 absl::Status RequestTable::AddSequences(ActiveRequest& request) {
   const int32_t max_new_tokens = MaxNewTokens(request.request());
-  absl::Status in_time = CheckInTime(request, max_new_tokens);
+  absl::Status in_time = RejectIfDeadlineUnreachable(request, max_new_tokens);
   if (!in_time.ok()) return in_time;
   if (request.request().beams.has_value()) return AddBeams(request, max_new_tokens);
   for (size_t i = 0; i < request.ids().size(); ++i) {
@@ -163,7 +165,7 @@ absl::Status RequestTable::AddSequences(ActiveRequest& request) {
     }
     Place& place = places_.at(spec.id);
     const absl::Status status = scheduler_->Add(std::move(spec));
-    if (!status.ok()) return Advised(status, request.request().tenant);
+    if (!status.ok()) return WithRetryAfter(status, request.request().tenant);
     place.scheduled = true;
   }
   return absl::OkStatus();
@@ -227,16 +229,16 @@ void RequestTable::AddWork(SequenceId sequence, absl::Duration work) {
           " of processor time; accepted: up to ", absl::FormatDuration(max_work_), " a request")));
 }
 
-void RequestTable::SetReading(RequestId id, bool reading) {
+void RequestTable::SetBackpressured(RequestId id, bool backpressured) {
   const ActiveRequest* request = Find(id);
   if (request == nullptr) return;
-  if (reading) {
+  if (!backpressured) {
     ForgetUnread(id);
   } else if (const auto [it, added] = unread_.emplace(id, now_ + unread_timeout_); added) {
     unread_timeouts_.emplace(it->second, id);
   }
   for (const SequenceId sequence : ScheduledOf(*request)) {
-    if (reading) {
+    if (!backpressured) {
       scheduler_->Resume(sequence);
     } else {
       scheduler_->Pause(sequence);

@@ -50,7 +50,7 @@ class RequestTable {
 
   // Whether a request's client reads what is sent to it. While it does not, its sequences are
   // paused.
-  void SetReading(RequestId id, bool reading);
+  void SetBackpressured(RequestId id, bool backpressured);
   // The replica was lost under all requests, or is back.
   void OnReplica(RequestEvent::Kind kind);
   // A step is on its way: appends what is asked of the sampler for its rows, in the order of its
@@ -142,9 +142,10 @@ class RequestTable {
   void ForgetPlaces(const ActiveRequest& request);
   // Hands on what has been scored of prompts, and what searches have settled.
   void TellOfPromptsAndBeams();
-  absl::Status CheckInTime(const ActiveRequest& request, int32_t max_new_tokens) const;
-  // With the time after which to try again, where it is for want of room.
-  absl::Status Advised(const absl::Status& status, const std::string& tenant) const;
+  absl::Status RejectIfDeadlineUnreachable(const ActiveRequest& request,
+                                           int32_t max_new_tokens) const;
+  // With the time after which to try again, where it is for lack of room.
+  absl::Status WithRetryAfter(const absl::Status& status, const std::string& tenant) const;
   RequestLedger LedgerOf(const ActiveRequest& request) const;
   int32_t MaxNewTokens(const EngineRequest& request) const;
   // Takes a sequence out of the scheduler, if it is there: what it has used.

@@ -4,7 +4,7 @@ namespace sluice {
 namespace {
 
 // Losses in a row from which on a request runs alone.
-constexpr int kLossesUntilTrial = 2;
+constexpr int kLossesUntilQuarantine = 2;
 
 }  // namespace
 
@@ -18,9 +18,9 @@ void Suspects::KeepOnly(const std::function<bool(RequestId request)>& lives) {
   std::erase_if(losses_, [&lives](const auto& suspect) { return !lives(suspect.first); });
 }
 
-std::optional<RequestId> Suspects::on_trial() const {
+std::optional<RequestId> Suspects::isolated_request() const {
   std::optional<RequestId> result;
-  int most = kLossesUntilTrial - 1;
+  int most = kLossesUntilQuarantine - 1;
   for (const auto& [request, losses] : losses_) {
     if (losses <= most) continue;
     most = losses;

@@ -20,11 +20,11 @@ namespace sluice {
 
 class Suspects {
  public:
-  // More losses than this, the last of them alone, convict.
+  // A request is quarantined after more losses than this, the last of which it caused alone.
   explicit Suspects(int max_losses) : max_losses_(max_losses) {}
 
   // The replica was lost while steps of these requests, each named once, were under way. Returns
-  // the one that this convicts.
+  // the one that this quarantines: it ends with an error.
   std::optional<RequestId> OnLoss(absl::Span<const RequestId> under_way);
 
   bool empty() const { return losses_.empty(); }
@@ -35,11 +35,11 @@ class Suspects {
   // Forgets those that are gone.
   void KeepOnly(const std::function<bool(RequestId request)>& lives);
 
-  // It can't run alone, for want of what others hold: it runs with them once more.
-  void Excuse(RequestId request) { losses_[request] = 1; }
+  // It can't run alone, for lack of what others hold: it runs with them once more.
+  void Release(RequestId request) { losses_[request] = 1; }
 
-  // The request to run alone now: of those that stand trial, one with most losses.
-  std::optional<RequestId> on_trial() const;
+  // The request to run alone now: of the suspects with two losses or more, the one with most.
+  std::optional<RequestId> isolated_request() const;
 
   // Over this request, since its last token.
   int num_losses(RequestId request) const;

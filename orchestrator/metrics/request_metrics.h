@@ -1,5 +1,5 @@
-// What requests took and how they ended, measured between the engine and the client's stream.
-// Thread-safe; lives as long as any sink that it made.
+// Metrics of requests (latency, tokens, outcome), measured between the engine and the client's
+// stream. Thread-safe; lives as long as any sink that it made.
 #pragma once
 
 #include <prometheus/counter.h>
@@ -29,8 +29,8 @@ class RequestMetrics : public std::enable_shared_from_this<RequestMetrics> {
                                               std::string model);
 
   // A sink that measures what passes it on to `next`. One that goes away before its last event
-  // counts as cancelled. Of tenants' classes, and of operations (gen_ai.operation.name), there must be
-  // few.
+  // counts as cancelled. Of tenants' classes, and of operations (gen_ai.operation.name), there must
+  // be few.
   std::shared_ptr<RequestSink> Measure(std::shared_ptr<RequestSink> next, std::string tenant_class,
                                        std::string operation);
 

@@ -1,4 +1,4 @@
-// What steps take and carry, and how long requests wait for their first. Thread-safe.
+// Metrics of steps (duration, size) and of queueing delay. Thread-safe.
 #pragma once
 
 #include <prometheus/histogram.h>

@@ -10,8 +10,8 @@
 #include "kernels/communicator/wiring_identity.h"
 #include "orchestrator/pipeline/process_check.h"
 #include "services/common/epoch.h"
-#include "services/common/log.h"
 #include "services/common/status.h"
+#include "services/process/log.h"
 
 namespace sluice {
 namespace {
@@ -31,7 +31,7 @@ constexpr absl::Duration kLongestPause = absl::Milliseconds(500);
 // Between attempts to open stages that belong to another orchestrator.
 constexpr absl::Duration kStandbyPause = absl::Milliseconds(400);
 // Reasons that are kept in mind: some name what is another each time.
-constexpr size_t kMostTold = 32;
+constexpr size_t kMaxLoggedReasons = 32;
 
 std::vector<ReplicaProcess> ProcessesOf(const Topology& topology) {
   std::vector<ReplicaProcess> processes;
@@ -215,8 +215,8 @@ std::string ConnectedReplica::ChangeTo(const KvGeometry& geometry,
 
 // Two that take turns, as ranks' do, are told once each.
 bool ConnectedReplica::IsNew(const absl::Status& reason) {
-  if (told_.size() >= kMostTold) told_.clear();
-  return told_.insert(std::string(reason.message())).second;
+  if (logged_reasons_.size() >= kMaxLoggedReasons) logged_reasons_.clear();
+  return logged_reasons_.insert(std::string(reason.message())).second;
 }
 
 // Another orchestrator works with the stages.
@@ -231,7 +231,7 @@ void ConnectedReplica::StandBy(const absl::Status& reason, SteadyTime now) {
     process.detail = std::string(reason.message());
   }
   processes_ = std::move(processes);
-  events_.emplace_back(ReplicaTaken{reason});
+  events_.emplace_back(ReplicaStandby{reason});
   wiring_.reset();  // `reason` may be its own
   phase_ = Phase::kPausing;
   wake_ = now + kStandbyPause;
@@ -300,8 +300,8 @@ bool ConnectedReplica::HasItsBlocks(const v1::GetShardInfoResponse& info, size_t
   return ours && info.num_steps() >= num_steps_[index];
 }
 
-// A process may have been replaced between its answer and its Open. Once it has answered Open, it is
-// the one that answers here, or its stream is lost.
+// A process may have been replaced between its answer and its Open. Once it has answered Open, it
+// is the one that answers here, or its stream is lost.
 absl::Status ConnectedReplica::CheckSame(const std::vector<ReplicaProcess>& now,
                                          const KvGeometry& geometry) const {
   for (size_t i = 0; i < now.size(); ++i) {
@@ -353,7 +353,7 @@ void ConnectedReplica::BeWired(bool kept_blocks) {
   wired_epoch_ = epoch_;
   pause_ = absl::ZeroDuration();
   unready_since_ = SteadyTime();
-  told_.clear();
+  logged_reasons_.clear();
   given_up_ = absl::OkStatus();
   geometry_ = opening_geometry_;
   weights_digest_ = processes_->front().weights_digest;
@@ -384,10 +384,10 @@ bool ConnectedReplica::Watch(SteadyTime now) {
 }
 
 void ConnectedReplica::TakeTimes() {
-  const std::vector<Wiring::ToldTimes> told = wiring_->TakeTimes();
+  const std::vector<Wiring::ReportedTimes> told = wiring_->TakeTimes();
   if (told.empty()) return;
   auto processes = std::make_shared<std::vector<ReplicaProcess>>(*processes_);
-  for (const Wiring::ToldTimes& of_one : told) {
+  for (const Wiring::ReportedTimes& of_one : told) {
     for (ReplicaProcess& process : *processes) {
       if (process.service != "shard" || process.stage != of_one.stage ||
           process.rank != of_one.rank) {
@@ -405,7 +405,7 @@ void ConnectedReplica::Execute(const Step& step, absl::Span<const RowRequest> ro
   if (phase_ == Phase::kWired) wiring_->Execute(step, rows);
 }
 
-void ConnectedReplica::GiveUp(const absl::Status& status) {
+void ConnectedReplica::MarkFailed(const absl::Status& status) {
   if (phase_ == Phase::kWired) given_up_ = status;
 }
 

@@ -7,12 +7,12 @@
 //
 // Where the embedding or the sampler was lost, or a connection, the shards still have their keys
 // and values, and the wiring that follows says so. That a shard is the process it was is known by
-// the steps that it has executed: a new one begins to count at zero. Every process is asked before it
-// is opened and again after, because it may be replaced in between.
+// the steps that it has executed: a new one begins to count at zero. Every process is asked before
+// it is opened and again after, because it may be replaced in between.
 //
 // Processes that come back with fewer blocks or other arithmetic are wired too: ReplicaReady says
 // what has changed. Stages that belong to another orchestrator are tried again now and then:
-// ReplicaTaken says that this one stands by.
+// ReplicaStandby says that this one stands by.
 #pragma once
 
 #include <cstddef>
@@ -60,7 +60,7 @@ class ConnectedReplica final : public Replica {
   SteadyTime NextWake() const override;
   std::vector<ReplicaEvent> TakeEvents() override;
   void Execute(const Step& step, absl::Span<const RowRequest> rows) override;
-  void GiveUp(const absl::Status& status) override;
+  void MarkFailed(const absl::Status& status) override;
   const Topology& topology() const override { return options_.topology; }
   std::shared_ptr<const std::vector<ReplicaProcess>> processes() const override {
     return processes_;
@@ -112,7 +112,8 @@ class ConnectedReplica final : public Replica {
   Phase phase_ = Phase::kPausing;
   SteadyTime wake_;  // when the phase has lasted long enough; not in kWired
   absl::Duration pause_;
-  std::set<std::string> told_;      // why it was not ready since it last was: each logged once
+  // Why it was not ready since it last was: each is logged once.
+  std::set<std::string> logged_reasons_;
   SteadyTime unready_since_;        // its default while wired
   SteadyTime complete_since_;       // that all processes fit; its default where they do not
   std::shared_ptr<Round> round_;    // in kAsking and kConfirming; answers to others are late

@@ -6,7 +6,7 @@
 
 #include "orchestrator/pipeline/stage_network.h"
 #include "services/common/event_loop.h"
-#include "services/common/transport.h"
+#include "services/rpc/transport.h"
 
 namespace sluice {
 

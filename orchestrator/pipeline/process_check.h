@@ -1,4 +1,5 @@
-// Whether the processes of a replica fit together, by what they say of themselves. Pure functions.
+// Checks that the processes of a replica fit together, by the information they report. Pure
+// functions.
 #pragma once
 
 #include <cstddef>
@@ -37,15 +38,15 @@ absl::Status TakePlace(const v1::GetShardInfoResponse& info, const Topology& top
 // FAILED_PRECONDITION where the shard computes smaller steps than will be sent.
 absl::Status CheckSteps(const v1::GetShardInfoResponse& info, int max_step_tokens);
 
-// FAILED_PRECONDITION where process `index` is a shard that computes with other bits than the shards
-// before it that are ready.
+// FAILED_PRECONDITION where process `index` is a shard that computes with other bits than the
+// shards before it that are ready.
 absl::Status CheckArithmetic(absl::Span<const ReplicaProcess> processes, size_t index);
 
 // FAILED_PRECONDITION where process `index` has other weights than those before it that are ready.
 absl::Status CheckWeights(absl::Span<const ReplicaProcess> processes, size_t index);
 
-// FAILED_PRECONDITION where the tokenizer was made of other files than those of `digest`, that of the
-// orchestrator's own folder; empty: it has none.
+// FAILED_PRECONDITION where the tokenizer was made of other files than those of `digest`, that of
+// the orchestrator's own folder; empty: it has none.
 absl::Status CheckTokenizer(const v1::GetTokenizerInfoResponse& info, const std::string& digest);
 
 }  // namespace sluice

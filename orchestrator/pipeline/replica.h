@@ -1,5 +1,5 @@
-// What the engine sees of a replica: a machine that executes steps in order, is lost now and then,
-// and comes back by itself under a larger epoch. ConnectedReplica is the real one.
+// Interface of a replica: a machine that executes steps in order, may be lost, and recovers by
+// itself under a larger epoch. ConnectedReplica is the implementation.
 //
 // Lives on one event loop. It never calls back: what has happened is taken as events.
 #pragma once
@@ -67,13 +67,13 @@ struct ReplicaLost {
   absl::Status status;
 };
 
-// A stage belongs to another orchestrator: this one stands by, and says so again now and then, until
-// ReplicaReady. Comes instead of that, so after ReplicaLost or at the start.
-struct ReplicaTaken {
+// A stage belongs to another orchestrator: this one stands by, and says so again now and then,
+// until ReplicaReady. Comes instead of that, so after ReplicaLost or at the start.
+struct ReplicaStandby {
   absl::Status status;  // ALREADY_EXISTS, naming process and orchestrator
 };
 
-using ReplicaEvent = std::variant<ReplicaReady, StepExecuted, ReplicaLost, ReplicaTaken>;
+using ReplicaEvent = std::variant<ReplicaReady, StepExecuted, ReplicaLost, ReplicaStandby>;
 
 class Replica {
  public:
@@ -92,7 +92,7 @@ class Replica {
   virtual void Execute(const Step& step, absl::Span<const RowRequest> rows) = 0;
 
   // It does not do what it should: it counts as lost, with this status, at the next Advance().
-  virtual void GiveUp(const absl::Status& status) = 0;
+  virtual void MarkFailed(const absl::Status& status) = 0;
 
   virtual const Topology& topology() const = 0;
   // Replaced when something in it changes; may be kept and read by other threads.

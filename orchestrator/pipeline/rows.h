@@ -1,5 +1,4 @@
-// What is asked of the sampler for a row of a step, and what it answers. Plain values, free of
-// protos.
+// Request to the sampler for one row of a step, and its result. Plain values, free of protos.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +23,7 @@ struct ScoreTarget {
 
 // What the text of a sequence keeps, as the sampler is told. Serialized messages of sampler.proto,
 // which have been checked.
-struct KeptConstraint {
+struct ConstraintSpec {
   std::string constraint;                         // v1::Constraint
   std::shared_ptr<const std::string> vocabulary;  // v1::ConstraintVocabulary; of the model
   // Whom its masks are made for, and how much of the time is that tenant's.
@@ -44,7 +43,7 @@ struct RowRequest {
   absl::Span<const TokenId> tokens;            // those before `position`, at least in its first row
   int32_t num_prompt_tokens = 0;               // of them
   absl::Span<const TokenId> stop_tokens;       // what min_tokens holds back
-  const KeptConstraint* constraint = nullptr;  // null: none
+  const ConstraintSpec* constraint = nullptr;  // null: none
   // The token before `position` is a draft; not set: one that the sequence has.
   std::optional<TokenId> draft;
   int32_t max_forced = 0;  // tokens that the constraint forces behind the chosen one to tell of

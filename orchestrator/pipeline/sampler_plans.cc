@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "kernels/check.h"
-#include "services/common/sampling_message.h"
+#include "services/messages/sampling_message.h"
 
 namespace sluice {
 
@@ -22,18 +22,18 @@ void SamplerPlans::SetMessage(uint64_t epoch, const Step& step, absl::Span<const
 // Beams come and go with every step: none is to be kept for long.
 void SamplerPlans::DropEnded(const Step& step, v1::SamplerExecute& execute) {
   for (const SequenceId sequence : step.ended) {
-    if (told_.erase(sequence) > 0) execute.add_ended_sequence_ids(sequence);
+    if (sent_.erase(sequence) > 0) execute.add_ended_sequence_ids(sequence);
   }
 }
 
 void SamplerPlans::Sweep(v1::SamplerExecute& execute) {
-  for (auto it = told_.begin(); it != told_.end();) {
+  for (auto it = sent_.begin(); it != sent_.end();) {
     if (num_messages_ - it->second.last_message < kForgottenAfter) {
       ++it;
       continue;
     }
     execute.add_ended_sequence_ids(it->first);
-    told_.erase(it++);
+    sent_.erase(it++);
   }
 }
 
@@ -49,19 +49,19 @@ void SamplerPlans::AddRow(const RowRequest& row, v1::SamplerExecute& execute) {
   }
   message.set_processed_logprobs(row.processed_logprobs);
   message.set_perturbed(row.perturbed);
-  const auto [found, is_new] = told_.try_emplace(row.sequence);
-  Told& told = found->second;
-  told.last_message = num_messages_;
+  const auto [found, is_new] = sent_.try_emplace(row.sequence);
+  Sent& sent = found->second;
+  sent.last_message = num_messages_;
   if (is_new) {
     const SamplingOptions& options = *std::get<const SamplingOptions*>(row.task);
-    told.per_sequence = row.constraint != nullptr || HasSequenceParameters(options);
-    if (told.per_sequence) {
+    sent.per_sequence = row.constraint != nullptr || HasSequenceParameters(options);
+    if (sent.per_sequence) {
       AddSequence(row, options, execute);
     } else {
       *message.mutable_sample() = ToMessage(options);
     }
   }
-  if (!told.per_sequence) return;
+  if (!sent.per_sequence) return;
   if (!is_new && row.previous.has_value()) message.set_previous_token_id(*row.previous);
   if (row.draft.has_value()) message.set_draft_token_id(*row.draft);
   message.set_max_forced_tokens(row.max_forced);
@@ -70,18 +70,18 @@ void SamplerPlans::AddRow(const RowRequest& row, v1::SamplerExecute& execute) {
 void SamplerPlans::AddSequence(const RowRequest& row, const SamplingOptions& options,
                                v1::SamplerExecute& execute) {
   SLUICE_CHECK(static_cast<int32_t>(row.tokens.size()) >= row.position);
-  v1::SamplerSequence& told = *execute.add_sequences();
-  told.set_sequence_id(row.sequence);
-  *told.mutable_sampling() = ToMessage(options);
-  told.mutable_stop_token_ids()->Add(row.stop_tokens.begin(), row.stop_tokens.end());
-  told.set_num_prompt_tokens(row.num_prompt_tokens);
+  v1::SamplerSequence& sent = *execute.add_sequences();
+  sent.set_sequence_id(row.sequence);
+  *sent.mutable_sampling() = ToMessage(options);
+  sent.mutable_stop_token_ids()->Add(row.stop_tokens.begin(), row.stop_tokens.end());
+  sent.set_num_prompt_tokens(row.num_prompt_tokens);
   const absl::Span<const TokenId> tokens = row.tokens.first(row.position);
-  told.mutable_token_ids()->Add(tokens.begin(), tokens.end());
+  sent.mutable_token_ids()->Add(tokens.begin(), tokens.end());
   if (row.constraint == nullptr) return;
-  told.mutable_owner()->set_tenant(row.constraint->tenant);
-  told.mutable_owner()->set_weight(row.constraint->tenant_weight);
-  SLUICE_CHECK(told.mutable_constraint()->ParseFromString(row.constraint->constraint));
-  if (std::exchange(vocabulary_told_, true)) return;
+  sent.mutable_owner()->set_tenant(row.constraint->tenant);
+  sent.mutable_owner()->set_weight(row.constraint->tenant_weight);
+  SLUICE_CHECK(sent.mutable_constraint()->ParseFromString(row.constraint->constraint));
+  if (std::exchange(vocabulary_sent_, true)) return;
   SLUICE_CHECK(execute.mutable_vocabulary()->ParseFromString(*row.constraint->vocabulary));
 }
 

@@ -1,11 +1,12 @@
-// What the sampler is sent: the rows of every step, and of their sequences what the sampler does not
-// know yet. Options that look at no more than a row go with the first row of a sequence; those that look
-// at more (SamplingParameter::per_sequence), and constraints, with all of its tokens. From then on the
-// sampler counts the tokens that it chooses by itself, and a row is its sequence and position.
+// Builds the sampler's messages: the rows of every step, and those parts of their sequences that
+// the sampler does not have yet. Options that look at no more than a row go with the first row of a
+// sequence; those that look at more (SamplingParameter::per_sequence), and constraints, with all of
+// its tokens. From then on the sampler counts the tokens that it chooses by itself, and a row is
+// its sequence and position.
 //
-// Remembers which sequences one incarnation of the sampler has been told of; the next one gets an
-// object of its own. A sequence that gave up its blocks, or had no row for kForgottenAfter steps, is
-// dropped by the sampler, too; one that comes back is told again. Not thread-safe.
+// Remembers which sequences were sent to one incarnation of the sampler; the next one gets an
+// object of its own. A sequence that gave up its blocks, or had no row for kForgottenAfter steps,
+// is dropped by the sampler, too; if it comes back it is sent again. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,7 @@ class SamplerPlans {
                   v1::SamplerRunRequest& request);
 
  private:
-  struct Told {
+  struct Sent {
     bool per_sequence = false;  // by a SamplerSequence
     uint64_t last_message = 0;  // with a row of the sequence
   };
@@ -43,8 +44,8 @@ class SamplerPlans {
   void Sweep(v1::SamplerExecute& execute);
 
   uint64_t num_messages_ = 0;
-  bool vocabulary_told_ = false;
-  absl::flat_hash_map<SequenceId, Told> told_;
+  bool vocabulary_sent_ = false;
+  absl::flat_hash_map<SequenceId, Sent> sent_;
 };
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-// How the orchestrator reaches the processes of a replica: over gRPC, or a simulated network. Lives
-// on one event loop, where all callbacks come from; none comes from within a call.
+// Connections from the orchestrator to the processes of a replica: gRPC, or a simulated network.
+// Runs on one event loop, which makes all callbacks; none is made from within a call.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "services/common/message_stream.h"
+#include "services/streams/message_stream.h"
 #include "sluice/v1/embedding.pb.h"
 #include "sluice/v1/sampler.pb.h"
 #include "sluice/v1/shard.pb.h"

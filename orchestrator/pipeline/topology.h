@@ -1,4 +1,4 @@
-// Where the processes of a replica are.
+// Addresses of the processes of a replica.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-// Addresses as in services/common/transport.h.
+// Addresses as in services/rpc/transport.h.
 struct Topology {
   std::string embedding;
   std::vector<std::vector<std::string>> shards;  // [stage][rank]; every stage has as many ranks

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "orchestrator/pipeline/step_messages.h"
 #include "services/common/status.h"
-#include "services/common/wiring_message.h"
+#include "services/messages/wiring_message.h"
 
 namespace sluice {
 namespace {

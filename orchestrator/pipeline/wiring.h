@@ -62,13 +62,13 @@ class Wiring {
   std::vector<StepExecuted> TakeExecuted();
 
   // How a shard has spent its time, as it last told.
-  struct ToldTimes {
+  struct ReportedTimes {
     int stage = 0;
     int rank = 0;
     v1::ShardTimes times;
   };
   // What shards have told since the last call.
-  std::vector<ToldTimes> TakeTimes() { return std::exchange(times_, {}); }
+  std::vector<ReportedTimes> TakeTimes() { return std::exchange(times_, {}); }
 
  private:
   absl::Status OpenSampler();
@@ -102,7 +102,7 @@ class Wiring {
   std::set<std::string> has_opened_;  // who has answered Open
   absl::Status lost_;
   std::vector<StepExecuted> executed_;
-  std::vector<ToldTimes> times_;
+  std::vector<ReportedTimes> times_;
 
   std::unique_ptr<StageNetwork::EmbeddingStream> embedding_;
   std::vector<std::unique_ptr<StageNetwork::ShardStream>> rank_zero_;  // by stage, the last first

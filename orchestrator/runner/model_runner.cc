@@ -4,7 +4,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "services/common/log.h"
+#include "services/process/log.h"
 
 namespace sluice {
 
@@ -32,7 +32,7 @@ void ModelRunner::Advance(SteadyTime now) {
       On(*executed, now);
     } else if (const auto* ready = std::get_if<ReplicaReady>(&event)) {
       On(*ready);
-    } else if (const auto* taken = std::get_if<ReplicaTaken>(&event)) {
+    } else if (const auto* taken = std::get_if<ReplicaStandby>(&event)) {
       owner_->OnStandby(taken->status, now);
     } else {
       On(std::get<ReplicaLost>(event), now);
@@ -61,7 +61,7 @@ void ModelRunner::CheckHang(SteadyTime now) {
 
 void ModelRunner::FailReplica(const absl::Status& status) {
   failed_ = true;
-  replica_->GiveUp(status);
+  replica_->MarkFailed(status);
 }
 
 RunnerStatus ModelRunner::status() const {

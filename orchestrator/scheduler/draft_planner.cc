@@ -15,9 +15,9 @@ int32_t DraftPlanner::MostDrafts(const SequenceState& sequence) const {
   }
   const int32_t left = sequence.spec.max_new_tokens - sequence.usage.generated_tokens;
   int32_t most = std::min(sequence.spec.max_drafts, left - 1);
-  if (options_.longest_like) {
+  if (options_.rope_length_class) {
     const int32_t length = sequence.num_tokens();
-    most = std::min(most, options_.longest_like(length) - length);
+    most = std::min(most, options_.rope_length_class(length) - length);
   }
   return most;
 }

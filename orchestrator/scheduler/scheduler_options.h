@@ -30,7 +30,7 @@ struct SchedulerOptions {
   // For models whose keys depend on the length of their sequence: the largest length whose keys are
   // those of `length`. Lengths for which it differs cannot use each other's keys. Empty: all
   // lengths have the same keys.
-  std::function<int32_t(int32_t length)> longest_like;
+  std::function<int32_t(int32_t length)> rope_length_class;
   // The tenants' accounts, which the schedulers of one engine share. Borrowed; null: the scheduler
   // has its own, with `tenant_policies`.
   Tenants* tenants = nullptr;
@@ -44,11 +44,13 @@ struct SchedulerOptions {
   int64_t num_slots() const { return int64_t{max_sequences_per_step} * max_inflight_steps; }
   // Keys computed at one length are those of the other.
   bool ShareKeys(int32_t length, int32_t other_length) const {
-    return !longest_like || longest_like(length) == longest_like(other_length);
+    return !rope_length_class || rope_length_class(length) == rope_length_class(other_length);
   }
   // Whose computed blocks a sequence of `length` tokens may use.
   PrefixDomain DomainOf(const std::string& salt, int32_t length) const {
-    return {.salt = salt, .adapter = "", .length_like = longest_like ? longest_like(length) : 0};
+    return {.salt = salt,
+            .adapter = "",
+            .length_like = rope_length_class ? rope_length_class(length) : 0};
   }
 };
 

@@ -49,7 +49,7 @@ SequenceState::SequenceState(SequenceSpec given, const QueuePosition& position)
       stop_tokens(spec.stop_tokens.begin(), spec.stop_tokens.end()) {
   usage.prompt_tokens = static_cast<int32_t>(spec.prompt.size());
   usage.generated_tokens = static_cast<int32_t>(spec.resumed_tokens.size());
-  num_scored = spec.scored_elsewhere;
+  num_scored = spec.num_positions_scored_by_sibling;
   tokens = std::move(spec.prompt);
   tokens.insert(tokens.end(), spec.resumed_tokens.begin(), spec.resumed_tokens.end());
   spec.prompt.clear();

@@ -46,7 +46,7 @@ struct SequenceSpec {
   // Every prompt position but the last yields a kScore row for the prompt token after it, once.
   bool score_prompt = false;
   // Of these, the first ones that another sequence scores: they may be found in the cache.
-  int32_t scored_elsewhere = 0;
+  int32_t num_positions_scored_by_sibling = 0;
 
   // The longest draft computed beside its last token; 0: nothing is drafted.
   int32_t max_drafts = 0;

@@ -43,7 +43,7 @@ struct ChosenBy {
 
 // The run of positions [first_position, first_position + tokens.size()) of one sequence. The keys
 // and values of all earlier positions are in the cache by the time a stage executes the step,
-// computed for sequences of a length like sequence_length (SchedulerOptions::longest_like).
+// computed for sequences of a length like sequence_length (SchedulerOptions::rope_length_class).
 struct Segment {
   SequenceId sequence = 0;
   int32_t first_position = 0;

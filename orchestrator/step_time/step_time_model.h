@@ -19,7 +19,7 @@
 
 #include "absl/time/time.h"
 #include "orchestrator/scheduler/step_cost.h"
-#include "services/common/step_times.h"
+#include "services/watch/step_times.h"
 
 namespace sluice {
 

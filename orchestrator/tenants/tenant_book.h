@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "orchestrator/tenants/tenant_rules.h"
-#include "services/common/work_owner.h"
+#include "services/work/work_owner.h"
 
 namespace sluice {
 
@@ -35,9 +35,10 @@ class TenantBook {
   // Whether it may be told of other tenants' requests.
   bool SeesAllRequests(const std::string& tenant) const;
 
-  // Among which requests the prefixes are shared that the server keeps: those of one tenant with the
-  // same cache_salt ("": none). With a salt, also those of other tenants, where the rules of both let
-  // them. What an answer says of cached tokens would else tell a tenant whether another's text is kept.
+  // Among which requests the prefixes are shared that the server keeps: those of one tenant with
+  // the same cache_salt ("": none). With a salt, also those of other tenants, where the rules of
+  // both let them. What an answer says of cached tokens would else tell a tenant whether another's
+  // text is kept.
   std::string CacheDomain(const std::string& tenant, const std::string& cache_salt) const;
 
   // For metrics, whose labels are few: its name where the file has it, else "default".

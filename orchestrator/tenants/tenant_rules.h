@@ -1,4 +1,4 @@
-// What the operator's file says about tenants. Plain values.
+// The operator's configuration of tenants. Plain values.
 //
 // The file is JSON:
 //   {"max_slowdown": 1.25,

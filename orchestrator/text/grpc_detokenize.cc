@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "services/common/expected_tokenizer.h"
+#include "services/messages/expected_tokenizer.h"
 #include "sluice/v1/tokenizer.grpc.pb.h"
 
 namespace sluice {

@@ -1,12 +1,12 @@
-// For which request other processes are asked: until when, on whose account, and whether it is still
-// wanted. A plain value.
+// The request on whose behalf another process is called: deadline, tenant, cancellation. A plain
+// value.
 #pragma once
 
 #include <memory>
 
 #include "orchestrator/text/cancellation.h"
 #include "services/common/steady_time.h"
-#include "services/common/work_owner.h"
+#include "services/work/work_owner.h"
 
 namespace sluice {
 

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "services/common/log.h"
+#include "services/process/log.h"
 
 namespace sluice {
 namespace {

@@ -18,8 +18,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "services/common/message_stream.h"
 #include "services/common/steady_time.h"
+#include "services/streams/message_stream.h"
 #include "sluice/v1/tokenizer.pb.h"
 
 namespace sluice {

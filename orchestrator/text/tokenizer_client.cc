@@ -7,10 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "services/common/call_deadline.h"
-#include "services/common/expected_tokenizer.h"
 #include "services/common/status.h"
 #include "services/common/steady_time.h"
-#include "services/common/work_metadata.h"
+#include "services/messages/expected_tokenizer.h"
+#include "services/work/work_metadata.h"
 
 namespace sluice {
 namespace {

@@ -19,7 +19,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "orchestrator/text/request_context.h"
-#include "services/common/step_times.h"
+#include "services/watch/step_times.h"
 #include "sluice/v1/tokenizer.grpc.pb.h"
 
 namespace sluice {
@@ -34,10 +34,10 @@ class TokenizerClient {
     absl::Duration hang_timeout = absl::Seconds(2);
     // A call for which there is no connection waits for that so long, and is no hang meanwhile.
     absl::Duration connect_time = absl::ZeroDuration();
-    // Of the tokenizer that has to answer (services/common/expected_tokenizer.h); empty: any.
+    // Of the tokenizer that has to answer (services/messages/expected_tokenizer.h); empty: any.
     std::string digest = "";
     // Whether the tokenizer answers other calls: then one that takes long waits for its tenant's
-    // others, and is not given up. Empty: nobody knows.
+    // others, and is not given up. Empty: unknown.
     std::function<bool()> answers;
     // Bytes of the texts under way, in all. A tenant may have as much as is free beside it.
     size_t max_bytes = size_t{128} << 20;
@@ -47,9 +47,9 @@ class TokenizerClient {
       : TokenizerClient(std::move(channel), Options()) {}
   TokenizerClient(std::shared_ptr<grpc::Channel> channel, Options options);
 
-  // Statuses as in tokenizer.proto; DEADLINE_EXCEEDED where the request's deadline passes, UNAVAILABLE
-  // where the tokenizer hangs, can't be reached or is that of another model, CANCELLED once the caller has left,
-  // RESOURCE_EXHAUSTED where too many bytes of its tenant are under way.
+  // Statuses as in tokenizer.proto; DEADLINE_EXCEEDED where the request's deadline passes,
+  // UNAVAILABLE where the tokenizer hangs, can't be reached or is that of another model, CANCELLED
+  // once the caller has left, RESOURCE_EXHAUSTED where too many bytes of its tenant are under way.
   void Tokenize(v1::TokenizeRequest request, const RequestContext& context,
                 Callback<v1::TokenizeResponse> callback);
   void Detokenize(v1::DetokenizeRequest request, const RequestContext& context,

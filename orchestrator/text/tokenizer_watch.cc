@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "services/common/call_deadline.h"
 #include "services/common/connection_cause.h"
-#include "services/common/refusal.h"
 #include "services/common/status.h"
+#include "services/rpc/refusal.h"
 
 namespace sluice {
 namespace {
@@ -77,8 +77,8 @@ void TokenizerWatch::Loop() {
   }
 }
 
-// A call that waits for the connection says no more than that its time was up: where it is, one that
-// does not wait tells why.
+// A call that waits for the connection says no more than that its time was up: where it is, one
+// that does not wait tells why.
 absl::StatusOr<TokenizerWatch::Info> TokenizerWatch::Ask() {
   absl::StatusOr<Info> answer = Call(/*patience=*/kConnectTime);
   if (absl::IsDeadlineExceeded(answer.status())) answer = Call(/*patience=*/std::nullopt);

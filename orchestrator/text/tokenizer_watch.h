@@ -18,7 +18,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "services/common/steady_time.h"
-#include "services/common/stop_signal.h"
+#include "services/process/stop_signal.h"
 #include "sluice/v1/tokenizer.grpc.pb.h"
 
 namespace sluice {

@@ -1,4 +1,4 @@
-// Why a connection failed, for people. Pure function.
+// Extracts the cause of a failed connection, in words for people. Pure function.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 namespace sluice {
 
 // The last part of gRPC's chain of causes, such as "Connection refused", and what OpenSSL says of a
-// handshake in other words: "it does not speak TLS". A message without such a chain is returned as it
-// is.
+// handshake in other words: "it does not speak TLS". A message without such a chain is returned as
+// it is.
 std::string ConnectionCause(const std::string& message);
 
 }  // namespace sluice

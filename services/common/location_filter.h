@@ -1,5 +1,5 @@
-// Takes the places of servers out of texts that clients are sent: paths, sockets and addresses say
-// nothing to a client, and a lot to an attacker. Immutable, hence thread-safe.
+// Removes paths, sockets and addresses from texts for clients: they help nobody but an attacker.
+// Immutable, hence thread-safe.
 #pragma once
 
 #include <string>
@@ -15,11 +15,11 @@ class LocationFilter {
   // `known`: what is taken out of every text, such as the addresses of a pipeline's processes.
   explicit LocationFilter(std::vector<std::string> known = {});
 
-  // `text` without the known ones. For texts about a client's request, which may quote what looks like
-  // a path or an address and is the client's.
+  // `text` without the known ones. For texts about a client's request, which may quote what looks
+  // like a path or an address and is the client's.
   std::string WithoutKnown(absl::string_view text) const;
-  // `text` also without whatever looks like an absolute path, a socket or an address. For texts about
-  // the server's own parts.
+  // `text` also without whatever looks like an absolute path, a socket or an address. For texts
+  // about the server's own parts.
   std::string WithoutAny(absl::string_view text) const;
 
   // The same status with a text for clients: WithoutKnown() where the code blames the request,

@@ -1,7 +1,6 @@
-// Which distributed trace a call belongs to, as W3C Trace Context carries it from process to process in
-// the metadata or header `traceparent`: "00-{trace id}-{span id}-{flags}", in lower-case hexadecimal; with
-// it, in `tracestate`, what the tracing systems along the way have to say to those behind: "a=1,b=2".
-// Pure functions, but for the random numbers.
+// The distributed trace that a call belongs to (W3C Trace Context), in the metadata or header
+// `traceparent`: "00-{trace id}-{span id}-{flags}", in lower-case hexadecimal; with it, in
+// `tracestate`, entries of tracing systems: "a=1,b=2". Pure functions, but for the random numbers.
 #pragma once
 
 #include <cstdint>
@@ -34,13 +33,13 @@ struct TraceContext {
   friend bool operator==(const TraceContext&, const TraceContext&) = default;
 };
 
-// Nothing where it is not what the recommendation describes: then it counts as not sent. Of versions
-// after 00, what 00 has.
+// Nothing where it is not what the recommendation describes: then it counts as not sent. Of
+// versions after 00, what 00 has.
 std::optional<TraceContext> ParseTraceParent(absl::string_view text);
 
-// The same with what came as `tracestate`, where it is what the recommendation describes: up to 32 members,
-// no key twice. Otherwise it counts as not sent, and the trace goes on without. Headers of that name that
-// came one by one are one list, joined by commas.
+// The same with what came as `tracestate`, where it is what the recommendation describes: up to 32
+// members, no key twice. Otherwise it counts as not sent, and the trace goes on without. Headers of
+// that name that came one by one are one list, joined by commas.
 std::optional<TraceContext> ParseTraceContext(absl::string_view trace_parent,
                                               absl::string_view trace_state);
 

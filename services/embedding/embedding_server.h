@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "services/common/transport.h"
 #include "services/model_server/model_server.h"
+#include "services/rpc/transport.h"
 
 namespace sluice {
 

@@ -7,19 +7,19 @@
 #include <string>
 
 #include "kernels/backend.h"
-#include "services/common/stage_worker.h"
-#include "services/common/transport.h"
 #include "services/embedding/embedding_session.h"
 #include "services/embedding/embedding_table.h"
 #include "services/model/identity.h"
 #include "services/rows/row_ring.h"
+#include "services/rpc/transport.h"
+#include "services/stage/stage_worker.h"
 #include "sluice/v1/embedding.grpc.pb.h"
 
 namespace sluice {
 
 class EmbeddingService final : public v1::EmbeddingService::CallbackService {
  public:
-  // Borrows everything but the model's description; without `progress` nobody watches the steps.
+  // Borrows everything but the model's description; without `progress` steps are not watched.
   EmbeddingService(ServedModel model, EmbeddingTable* table, Backend* backend, Dialer* dialer,
                    ProgressWatch* progress = nullptr);
 

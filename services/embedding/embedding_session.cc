@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "services/common/lane_offer.h"
 #include "services/common/status.h"
-#include "services/common/wiring_message.h"
+#include "services/messages/wiring_message.h"
+#include "services/stage/lane_offer.h"
 
 namespace sluice {
 namespace {

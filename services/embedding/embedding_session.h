@@ -1,5 +1,5 @@
-// The embedding service in one epoch: plans in, hidden rows out to the first shard stage. Tokens that
-// a plan does not know yet come from the sampler.
+// The embedding service in one epoch: plans in, hidden rows out to the first shard stage. Tokens
+// that a plan does not know yet come from the sampler.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 #include "absl/status/status.h"
 #include "kernels/backend.h"
 #include "kernels/communicator/wiring_identity.h"
-#include "services/common/activations.h"
-#include "services/common/chosen_tokens.h"
-#include "services/common/server_stream.h"
-#include "services/common/stage_worker.h"
 #include "services/embedding/embedding_table.h"
 #include "services/lane/lane_inbox.h"
 #include "services/rows/row_ring.h"
 #include "services/rows/step_rows.h"
+#include "services/stage/activations.h"
+#include "services/stage/chosen_tokens.h"
+#include "services/stage/stage_worker.h"
+#include "services/streams/server_stream.h"
 #include "sluice/v1/embedding.pb.h"
 
 namespace sluice {
@@ -51,7 +51,8 @@ class EmbeddingSession final : public StageSession {
   absl::Status Execute(v1::EmbeddingExecute& plan);
   // Waits for the tokens that the plan names by step and row.
   absl::Status FillIn(v1::EmbeddingExecute& plan);
-  // How long stages have computed that its rows waited for (PushStep.computed_ns), without this one.
+  // How long stages have computed that its rows waited for (PushStep.computed_ns), without this
+  // one.
   std::vector<uint64_t> ComputedFor(const v1::EmbeddingExecute& plan);
 
   const WiringIdentity wiring_;

@@ -1,8 +1,8 @@
 // sluice-embedding: serves a model's embedding table.
-#include "services/common/process.h"
 #include "services/embedding/embedding_server.h"
 #include "services/model_server/gpu_faults.h"
 #include "services/model_server/model_server_flags.h"
+#include "services/program/process.h"
 
 int main(int argc, char** argv) {
   if (const auto checked = sluice::RunGpuCheck(argc, argv)) return *checked;

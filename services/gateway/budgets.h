@@ -1,5 +1,5 @@
-// What a gateway may hold of its clients' requests, derived from the memory and the descriptors that
-// its process may take. Pure functions.
+// Memory and descriptor budgets of a gateway, derived from the limits of its process. Pure
+// functions.
 #pragma once
 
 #include <cstdint>

@@ -41,8 +41,8 @@ struct GatewayOptions {
   // The web origin whose pages may call the APIs besides the server's own, such as
   // "https://example.org", or "*" for any; none where empty.
   std::string cors_origin;
-  // Names that clients may call it by besides addresses and localhost, as http::OriginPolicy has them;
-  // without any, every name where it listens beyond loopback.
+  // Names that clients may call it by besides addresses and localhost, as http::OriginPolicy has
+  // them; without any, every name where it listens beyond loopback.
   std::vector<std::string> allowed_hosts;
   // How calls of tools are found in what a model writes; as its chat template tells where unset.
   std::optional<ToolFormat> tool_format;
@@ -54,7 +54,7 @@ struct GatewayOptions {
   // For answers under way when the server ends.
   absl::Duration drain_timeout = absl::Seconds(1);
   BackendOptions backend;
-  // Borrowed; tells a collector of calls. Null: nobody is told.
+  // Borrowed; reports calls to a trace collector. Null: no tracing.
   Tracer* tracer = nullptr;
 };
 

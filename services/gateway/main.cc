@@ -18,15 +18,15 @@
 #include "absl/time/clock.h"
 #include "kernels/usable_memory.h"
 #include "services/common/address.h"
-#include "services/common/arguments.h"
-#include "services/common/log.h"
-#include "services/common/server.h"
 #include "services/common/status.h"
 #include "services/common/steady_time.h"
-#include "services/common/transport.h"
 #include "services/gateway/gateway_server.h"
 #include "services/gateway/page/page_flags.h"
 #include "services/gateway/tool_calls/format.h"
+#include "services/process/log.h"
+#include "services/program/arguments.h"
+#include "services/rpc/server.h"
+#include "services/rpc/transport.h"
 #include "services/security/certificate_files.h"
 #include "services/security/local_address.h"
 #include "services/telemetry/telemetry_flags.h"
@@ -77,7 +77,8 @@ uint64_t MemoryToTake(int chosen) {
   return std::min(MemoryLimit(""), host / 4);
 }
 
-// A connection is a file descriptor, and a shell's usual limit is 1024. Returns how many there may be.
+// A connection is a file descriptor, and a shell's usual limit is 1024. Returns how many there may
+// be.
 uint64_t AllowManyDescriptors() {
   rlimit limit = {};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1024;

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "services/common/log.h"
+#include "services/process/log.h"
 
 namespace sluice::gateway {
 namespace {

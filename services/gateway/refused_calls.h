@@ -1,5 +1,5 @@
-// Counts calls that are refused because their callers are not known, and tells the log of them peer
-// by peer: a line each, however many there are. Thread-safe.
+// Counts unauthenticated calls that were refused, and logs them by peer, at most one line a second
+// each. Thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// The receiving end of a stream that may have a lane: what comes by either way, in the order of turns.
-// Whoever works on the messages waits on the lane itself, so that a message costs one wake-up.
+// The receiving end of a stream that may have a lane: what comes by either way, ordered by sequence
+// number. Whoever works on the messages waits on the lane itself, so that a message costs one
+// wake-up.
 //
 // Next() and TakeIfThere() belong to one thread; the rest is thread-safe.
 #pragma once
@@ -20,7 +21,7 @@
 
 namespace sluice {
 
-// Message has turn(): see LaneOffer in protos/sluice/v1/lane.proto.
+// Message has sequence_number(): see LaneOffer in protos/sluice/v1/lane.proto.
 template <class Message>
 class LaneInbox {
  public:
@@ -34,8 +35,9 @@ class LaneInbox {
     {
       absl::MutexLock lock(&mutex_);
       if (!closed_.ok()) return;
-      const uint64_t turn = message.turn() != 0 ? message.turn() : ++last_without_lane_;
-      streamed_.insert_or_assign(turn, std::move(message));
+      const uint64_t number =
+          message.sequence_number() != 0 ? message.sequence_number() : ++last_without_lane_;
+      streamed_.insert_or_assign(number, std::move(message));
       news_ = true;
     }
     lane_.Wake();
@@ -52,8 +54,8 @@ class LaneInbox {
     lane_.Wake();
   }
 
-  // Waits for the next message. What it was closed with; INVALID_ARGUMENT where the lane is damaged, or
-  // a message has come whose turn is over, or one that too many turns lie before.
+  // Waits for the next message. What it was closed with; INVALID_ARGUMENT where the lane is
+  // damaged, or a message repeats a sequence number, or too many before it are missing.
   absl::StatusOr<Message> Next() {
     while (true) {
       absl::StatusOr<std::optional<Message>> message = TakeIfThere();
@@ -71,13 +73,13 @@ class LaneInbox {
     }
     if (!ahead_.has_value() && damage_.ok()) damage_ = ReadAhead();
     if (!damage_.ok()) return damage_;
-    if (!ahead_.has_value() || ahead_->turn() != next_) return std::optional<Message>();
+    if (!ahead_.has_value() || ahead_->sequence_number() != next_) return std::optional<Message>();
     ++next_;
     return std::exchange(ahead_, std::nullopt);
   }
 
  private:
-  // Messages that came by the stream before their turn. Senders have a few steps under way.
+  // Messages that came by the stream before their predecessors. Senders have a few steps under way.
   static constexpr size_t kMostHeld = size_t{1} << 16;
 
   absl::StatusOr<std::optional<Message>> TakeStreamed() {
@@ -93,29 +95,31 @@ class LaneInbox {
     return std::optional<Message>();
   }
 
-  // What has come by the stream waits for turns that the lane can still bring.
+  // What has come by the stream waits for numbers that the lane can still bring.
   absl::Status CheckOrder() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (streamed_.empty()) return absl::OkStatus();
     const uint64_t first = streamed_.begin()->first;
     if (first < next_) {
       return absl::InvalidArgumentError(
-          absl::StrCat("the stream brought a message of turn ", first, " after turn ", next_ - 1));
+          absl::StrCat("the stream brought a message with sequence number ", first,
+                       " after number ", next_ - 1));
     }
     if (first - next_ <= LaneSegment::capacity() && streamed_.size() <= kMostHeld) {
       return absl::OkStatus();
     }
     return absl::InvalidArgumentError(absl::StrCat("the stream brought ", streamed_.size(),
-                                                   " messages from turn ", first,
-                                                   " on, but not turn ", next_));
+                                                   " messages from number ", first,
+                                                   " on, but not number ", next_));
   }
 
-  // What the lane has, one message ahead of its turn at most.
+  // What the lane has, one message ahead of its predecessors at most.
   absl::Status ReadAhead() {
     Message& message = ahead_.emplace();
     const absl::StatusOr<bool> read = lane_.Read(message);
-    if (read.ok() && *read && message.turn() < next_) {
-      return absl::InvalidArgumentError(absl::StrCat("the lane holds a message of turn ",
-                                                     message.turn(), " after turn ", next_ - 1));
+    if (read.ok() && *read && message.sequence_number() < next_) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the lane holds a message with sequence number ", message.sequence_number(),
+                       " after number ", next_ - 1));
     }
     if (!read.ok() || !*read) ahead_.reset();
     return read.status();
@@ -124,13 +128,13 @@ class LaneInbox {
   LaneReader lane_{LaneSegment::Create()};
   std::optional<Message> ahead_;    // read from the lane
   absl::Status damage_;             // of the lane
-  uint64_t next_ = 1;               // turn
-  bool holds_ = false;              // of streamed_, when it was looked at last: later turns
+  uint64_t next_ = 1;               // sequence number
+  bool holds_ = false;              // of streamed_, when it was looked at last: later numbers
   std::atomic<bool> news_ = false;  // something has come by the stream since then, or the end
 
   absl::Mutex mutex_;
   absl::Status closed_ ABSL_GUARDED_BY(mutex_);
-  std::map<uint64_t, Message> streamed_ ABSL_GUARDED_BY(mutex_);  // by turn
+  std::map<uint64_t, Message> streamed_ ABSL_GUARDED_BY(mutex_);  // by sequence number
   uint64_t last_without_lane_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 

@@ -1,5 +1,5 @@
-// The sending end of a stream that may have a lane: each message goes by the lane where there is one that
-// has room for it, by the stream otherwise. Thread-safe; never waits.
+// The sending end of a stream that may have a lane: each message goes by the lane where there is
+// one that has room for it, by the stream otherwise. Thread-safe; never waits.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "services/common/sent_bytes.h"
 #include "services/lane/lane_writer.h"
+#include "services/streams/sent_bytes.h"
 
 namespace sluice {
 
@@ -29,11 +29,12 @@ class LaneOutbox {
     return absl::OkStatus();
   }
 
-  // Gives the message its turn. `stream` sends what the lane does not take: `stream(Message&&)`.
+  // Gives the message its sequence number. `stream` sends what the lane does not take:
+  // `stream(Message&&)`.
   template <class Stream>
   void Send(Message&& message, const Stream& stream) {
     absl::MutexLock lock(&mutex_);
-    message.set_turn(++last_);
+    message.set_sequence_number(++last_);
     if (lane_.has_value() && lane_->Write(message)) {
       CountSent(message);
     } else {
@@ -43,7 +44,7 @@ class LaneOutbox {
 
  private:
   absl::Mutex mutex_;
-  uint64_t last_ ABSL_GUARDED_BY(mutex_) = 0;  // turn
+  uint64_t last_ ABSL_GUARDED_BY(mutex_) = 0;  // sequence number
   std::optional<LaneWriter> lane_ ABSL_GUARDED_BY(mutex_);
 };
 

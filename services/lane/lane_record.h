@@ -1,5 +1,5 @@
-// How messages lie in a lane's ring: length, bytes, and padding up to the next record's place. A record may
-// go round the ring's end, but for its length. Pure functions.
+// Layout of messages in a lane's ring: length, bytes, padding to the next record. The bytes of a
+// record may wrap around the end of the ring; its length does not. Pure functions.
 #pragma once
 
 #include <algorithm>

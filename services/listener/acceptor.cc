@@ -39,7 +39,7 @@ constexpr absl::Duration kExcessEvery = absl::Milliseconds(20);
 constexpr absl::Duration kRetry = absl::Milliseconds(100);
 constexpr absl::Duration kSweepEvery = absl::Seconds(1);
 constexpr size_t kSweepsPerRound = 30;
-// Longer than gRPC gives a handshake (services/common/server.cc).
+// Longer than gRPC gives a handshake (services/rpc/server.cc).
 constexpr absl::Duration kHandshake = absl::Seconds(20);
 
 absl::Duration SteadyNow() {

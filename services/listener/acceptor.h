@@ -1,10 +1,10 @@
-// Accepts the connections of a gRPC server in its place: within the limits of a ConnectionGuard, past
-// the end of descriptors, and with the means to close a connection that takes too much. gRPC 1.51's
-// own listeners give up for good where accept() has no descriptor.
+// Accepts the connections of a gRPC server in its place: within the limits of a ConnectionGuard,
+// past the end of descriptors, and with the means to close a connection that takes too much. gRPC
+// 1.51's own listeners give up for good where accept() has no descriptor.
 //
-// It keeps a second descriptor of each TCP connection, to read the number of received bytes from the
-// kernel (TCP_INFO); gRPC (channelz) reports the number of streams. It checks connections from time to
-// time: more often while the peer is not authenticated and while many bytes arrive. Where
+// It keeps a second descriptor of each TCP connection, to read the number of received bytes from
+// the kernel (TCP_INFO); gRPC (channelz) reports the number of streams. It checks connections from
+// time to time: more often while the peer is not authenticated and while many bytes arrive. Where
 // `trusts_admitted` is set, a connection is no longer checked once its peer has been authenticated.
 //
 // Thread-safe; one thread of its own.
@@ -43,8 +43,8 @@ class Acceptor {
     // Borrowed.
     ConnectionGuard* guard = nullptr;
     bool trusts_admitted = false;
-    // Told, from the acceptor's thread, when it begins to lack what a connection needs, and when it no
-    // longer does; null: nobody is.
+    // Told, from the acceptor's thread, when it begins to lack what a connection needs, and when it
+    // no longer does; null: not reported.
     std::function<void(bool accepts)> on_changed;
   };
 
@@ -59,7 +59,8 @@ class Acceptor {
   void StopAccepting();
 
  private:
-  // What epoll says which of them something has happened to: below kFirstConnection, listening sockets.
+  // What epoll says which of them something has happened to: below kFirstConnection, listening
+  // sockets.
   using Key = uint64_t;
   struct Connection {
     ConnectionGuard::Id id = 0;  // 0: of a unix socket

@@ -1,5 +1,5 @@
-// What handlers and the acceptor know of a server's peers, together: who has been admitted, what has
-// been read, which connections have to go. Thread-safe.
+// State of a server's peers, shared by handlers and the acceptor: which are authenticated, how much
+// was read, which connections to close. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -66,8 +66,9 @@ class ConnectionGuard {
   EventCounts counts_ ABSL_GUARDED_BY(mutex_);
 };
 
-// The host of a peer as gRPC names it: "ipv4:10.0.0.7:5123" is "10.0.0.7", and of an IPv6 address it is
-// the network of 64 bits that one subscriber has, "2001:db8:0:1::/64". Others stay as they are.
+// The host of a peer as gRPC names it: "ipv4:10.0.0.7:5123" is "10.0.0.7", and of an IPv6 address
+// it is the network of 64 bits that one subscriber has, "2001:db8:0:1::/64". Others stay as they
+// are.
 std::string HostOfConnection(absl::string_view peer);
 
 }  // namespace sluice

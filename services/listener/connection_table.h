@@ -1,6 +1,6 @@
-// Which connections a listener has, what each has taken, and which of them has to go. Budgets are for
-// what a peer takes before it is admitted: before a call of it has shown the token or the certificate
-// that is asked for, or, where none is, before a call of it has reached its service.
+// The connections of a listener, what each has consumed, and which to close. Budgets limit what a
+// peer consumes before it is admitted: before one of its calls has presented the required token or
+// certificate or, where none is required, has reached its service.
 //
 // A pure state machine; times are of a steady clock.
 #pragma once
@@ -39,9 +39,9 @@ class ConnectionTable {
   ConnectionTable(const ListenerLimits& limits, int most_streams)
       : limits_(limits), most_streams_(most_streams) {}
 
-  // A connection of `host` has been accepted. The oldest connection that has not been admitted makes
-  // room for it where there is none: of the same host where that has its share, else of the host with
-  // most of them.
+  // A connection of `host` has been accepted. The oldest connection that has not been admitted
+  // makes room for it where there is none: of the same host where that has its share, else of the
+  // host with most of them.
   Arrival Add(absl::string_view host, absl::Duration now);
   // All do nothing for a connection that is not in the table.
   void Remove(Id id);

@@ -1,5 +1,5 @@
-// How much peers may take of a process that listens, derived from what the process itself may take.
-// Plain values and pure functions.
+// Limits for the peers of a listening process, derived from the limits of the process itself. Plain
+// values and pure functions.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@ struct ListenerLimits {
   int connections_per_host = 512;
   // Streams that are open, over all connections.
   int streams = 4096;
-  // Bytes that have been received but not been handed to a handler, over all connections: messages of
-  // which a part is missing.
+  // Bytes that have been received but not been handed to a handler, over all connections: messages
+  // of which a part is missing.
   uint64_t held_bytes = uint64_t{64} << 20;
   // Largest message that is accepted.
   int message_bytes = 32 << 20;

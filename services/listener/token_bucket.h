@@ -1,5 +1,5 @@
-// A token bucket: how much may happen at once, and how much for ever. A pure state machine; times are
-// of a steady clock.
+// A token bucket: how much may happen at once, and how much forever. A pure state machine; times
+// are of a steady clock.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,4 @@
-// What every process says of itself: memory, processor time, threads, files, whether it serves.
-// Thread-safe.
+// Metrics of every process: memory, processor time, threads, files, whether it serves. Thread-safe.
 #pragma once
 
 #include <prometheus/collectable.h>

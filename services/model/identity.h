@@ -1,4 +1,4 @@
-// How processes tell whether they serve the same model. A plain value.
+// Identity of a served model, compared between processes. A plain value.
 #pragma once
 
 #include <string>

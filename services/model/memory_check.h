@@ -1,4 +1,4 @@
-// Whether what is kept of a model fits into the memory that its host lets it have.
+// Checks that a model fits into the memory limit of its process.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ struct KeptMemory {
   uint64_t kv_bytes = 0;
 };
 
-// `limit_bytes`: MemoryLimit(). RESOURCE_EXHAUSTED, with the figures and what would fit, where weights,
-// keys and values alone are more than that: without this the kernel would end whoever keeps them
-// halfway through loading, or once the cache fills.
+// `limit_bytes`: MemoryLimit(). RESOURCE_EXHAUSTED, with the figures and what would fit, where
+// weights, keys and values alone are more than that: without this the kernel would end the process
+// that keeps them halfway through loading, or once the cache fills.
 absl::Status CheckFits(const KeptMemory& kept, uint64_t limit_bytes);
 
 // The same of what this process is about to load of `source`, against the limit of its own control

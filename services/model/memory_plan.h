@@ -1,7 +1,7 @@
-// How much memory a model takes, and in which process, known from its configuration alone. Pure
-// functions. What a process keeps is what status reports of it, or more: INT4 by up to a twentieth
-// and INT6 by up to a third, which some devices keep in fewer bits. Programs and what a step
-// computes with come on top.
+// Memory of a model in each process, computed from its configuration. Pure functions. What a
+// process keeps is what status reports of it, or more: INT4 by up to a twentieth and INT6 by up to
+// a third, which some devices keep in fewer bits. Programs and what a step computes with come on
+// top.
 #pragma once
 
 #include <cstdint>

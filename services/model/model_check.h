@@ -1,5 +1,5 @@
-// Whether the files of a model's folder look as if they belonged together, beyond what loading them
-// needs. Reads a few pages of the weights.
+// Plausibility checks of a model's folder beyond what loading needs. Reads a few pages of the
+// weights.
 #pragma once
 
 #include <string>

@@ -67,9 +67,9 @@ bool ModelConfig::depends_on_length() const {
                      [](const RopeConfig& rope) { return rope.depends_on_length(); });
 }
 
-int32_t ModelConfig::LongestLike(int32_t length) const {
+int32_t ModelConfig::RopeLengthClass(int32_t length) const {
   int32_t longest = std::numeric_limits<int32_t>::max();
-  for (const RopeConfig& rope : ropes) longest = std::min(longest, rope.LongestLike(length));
+  for (const RopeConfig& rope : ropes) longest = std::min(longest, rope.RopeLengthClass(length));
   return longest;
 }
 

@@ -38,8 +38,8 @@ struct GenerationDefaults {
 };
 
 // How the files of a model hold its matrices where they are quantised. Those that `sluice quantize`
-// wrote: weight_rule.h says which of them, quantized_tensor.h how. FP8 files of others: as many as the
-// files hold so, published_fp8.h says how.
+// wrote: weight_rule.h says which of them, quantized_tensor.h how. FP8 files of others: as many as
+// the files hold so, published_fp8.h says how.
 struct Quantization {
   WeightFormat format = WeightFormat::kInt8;  // a quantised one
   std::string checkpoint_id;  // of the weights that the configuration belongs to; empty for others'
@@ -82,7 +82,7 @@ struct ModelConfig {
   int num_layers() const { return static_cast<int>(layers.size()); }
   // RopeConfig's questions, of all rotations together.
   bool depends_on_length() const;
-  int32_t LongestLike(int32_t length) const;
+  int32_t RopeLengthClass(int32_t length) const;
 };
 
 // What the one who serves a model sets in place of what its files say.

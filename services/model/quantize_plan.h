@@ -1,5 +1,5 @@
-// What QuantizeModel has to write: which tensors go from where to where, in which format, and into
-// which files. Values; nothing of a tensor is read.
+// The plan of QuantizeModel: source, destination, format and file of each tensor. Values; nothing
+// of a tensor is read.
 #pragma once
 
 #include <cstdint>

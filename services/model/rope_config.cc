@@ -4,7 +4,7 @@
 
 namespace sluice {
 
-int32_t RopeConfig::LongestLike(int32_t length) const {
+int32_t RopeConfig::RopeLengthClass(int32_t length) const {
   constexpr int32_t kAny = std::numeric_limits<int32_t>::max();
   if (!depends_on_length()) return kAny;
   if (length <= original_positions) return original_positions;

@@ -1,5 +1,5 @@
-// How a model turns queries and keys by their positions (rotary position embeddings, Su et al.
-// 2021), context extension included. A plain value; rope_fields.h reads it from config.json.
+// Rotary position embeddings of a model (Su et al. 2021), context extension included. A plain
+// value; rope_fields.h reads it from config.json.
 #pragma once
 
 #include <cstdint>
@@ -53,7 +53,7 @@ struct RopeConfig {
   }
   // The longest sequence that turns as one of `length` positions does. Two lengths turn alike
   // exactly where this is the same.
-  int32_t LongestLike(int32_t length) const;
+  int32_t RopeLengthClass(int32_t length) const;
 };
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-// What a model's authors suggest for sampling: the fields of generation_config.json that the table
-// of sampling parameters names.
+// Sampling defaults suggested by a model's authors: the fields of generation_config.json that the
+// table of sampling parameters names.
 #pragma once
 
 #include <string>

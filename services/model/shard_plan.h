@@ -1,5 +1,5 @@
-// Which part of a model one shard, a (stage, rank) pair, holds and computes. Pure functions of the
-// configuration: every process of a pipeline derives the same plan on its own.
+// The part of a model that one shard, a (stage, rank) pair, holds and computes. Pure functions of
+// the configuration: every process of a pipeline derives the same plan on its own.
 #pragma once
 
 #include <vector>

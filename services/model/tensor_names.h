@@ -1,4 +1,4 @@
-// What a family's tensors are called and how its files arrange them. Plain tables of constants.
+// Tensor names of each model family, and their arrangement in files. Plain tables of constants.
 #pragma once
 
 #include <cstdint>

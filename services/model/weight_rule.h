@@ -1,4 +1,4 @@
-// Which format each tensor of a model is kept in. Pure functions of the configuration, so that
+// Rules for the format of each tensor of a model. Pure functions of the configuration, so that
 // every rank, and a file that was quantised beforehand, agree.
 #pragma once
 
@@ -19,11 +19,12 @@ namespace sluice {
 //   norms, biases         F32    F32    F32    F32    F32
 //
 // A matrix that cannot be cut into groups of inputs that share a scale is kept as BF16 where a
-// quantised format was wanted. What counts are the runs of K that the reduction tree of shard_plan.h adds up:
-// a rank holds some of them, and none may begin within a group. They depend on the model alone, not
-// on the number of ranks.
+// quantised format was wanted. What counts are the runs of K that the reduction tree of
+// shard_plan.h adds up: a rank holds some of them, and none may begin within a group. They depend
+// on the model alone, not on the number of ranks.
 //
-// The head of a model that others published in FP8 is BF16 where FP8 was wanted: they leave it alone.
+// The head of a model that others published in FP8 is BF16 where FP8 was wanted: they leave it
+// alone.
 WeightFormat FormatOf(TensorId tensor, const ModelConfig& config, WeightFormat wanted);
 
 }  // namespace sluice

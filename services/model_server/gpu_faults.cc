@@ -10,9 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/deadline.h"
 #include "kernels/gpu/gpu_check.h"
-#include "services/common/child_process.h"
-#include "services/common/log.h"
-#include "services/common/process_end.h"
+#include "services/process/child_process.h"
+#include "services/process/log.h"
+#include "services/process/process_end.h"
 
 namespace sluice {
 namespace {

@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "services/common/log.h"
 #include "services/model/digest/model_digest.h"
 #include "services/model_server/backend_decorator.h"
+#include "services/process/log.h"
 
 namespace sluice {
 

@@ -1,5 +1,6 @@
-// A server of a part of a model: what embedding, shards and sampler are alike in. It opens the model,
-// makes the backend, and serves what its caller has loaded meanwhile. Thread-safe once it serves.
+// A server of a part of a model: what embedding, shards and sampler are alike in. It opens the
+// model, makes the backend, and serves what its caller has loaded meanwhile. Thread-safe once it
+// serves.
 #pragma once
 
 #include <memory>
@@ -12,15 +13,15 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "kernels/device/make_backend.h"
-#include "services/common/progress_watch.h"
-#include "services/common/running_service.h"
 #include "services/metrics/device_metrics.h"
 #include "services/model/identity.h"
 #include "services/model/memory_check.h"
 #include "services/model/model_config.h"
 #include "services/model/progress.h"
 #include "services/model/weights.h"
+#include "services/rpc/running_service.h"
 #include "services/security/credentials.h"
+#include "services/watch/progress_watch.h"
 
 namespace sluice {
 
@@ -50,8 +51,8 @@ class ModelServer final : public RunningService {
     absl::FunctionRef<uint64_t(const WeightSource&)> read;  // bytes of the files
     absl::FunctionRef<KeptMemory(WeightFormat)> kept;       // asked of what the host's memory keeps
   };
-  // Opens the weights, of which `part` is to be loaded, and makes the backend. Errors of WeightSource,
-  // CheckFitsHost and MakeBackend.
+  // Opens the weights, of which `part` is to be loaded, and makes the backend. Errors of
+  // WeightSource, CheckFitsHost and MakeBackend.
   absl::Status OpenWeights(const Part& part);
 
   // REQUIRES: OpenWeights() has succeeded.

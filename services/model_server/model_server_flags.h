@@ -2,8 +2,8 @@
 #pragma once
 
 #include "absl/status/statusor.h"
-#include "services/common/process.h"
 #include "services/model_server/model_server.h"
+#include "services/program/process.h"
 
 namespace sluice {
 

@@ -1,6 +1,6 @@
-// Which bytes of a row ring (RowRingOffer in protos/sluice/v1/activations.proto) hold rows that the
-// receiver has not taken yet. Positions count bytes from the beginning of the epoch. Pure; not
-// thread-safe.
+// Allocation of bytes in a row ring (RowRingOffer in protos/sluice/v1/activations.proto): those
+// that the receiver has not consumed yet are in use. Positions count bytes from the beginning of
+// the epoch. Pure; not thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "kernels/check.h"
-#include "services/common/wiring_message.h"
+#include "services/messages/wiring_message.h"
 #include "services/rows/ring_space.h"
 
 namespace sluice {

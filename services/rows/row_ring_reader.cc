@@ -6,7 +6,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/memory_sharing.h"
-#include "services/common/wiring_message.h"
+#include "services/messages/wiring_message.h"
 #include "services/rows/ring_space.h"
 
 namespace sluice {
@@ -35,7 +35,8 @@ absl::Status RowRingReader::Open(const v1::RowRingOffer& ring, const WiringIdent
 
 void RowRingReader::Close() {
   if (memory_ == nullptr) return;
-  // Work that is not done may still read: its backend is lost, and the memory stays until the process ends.
+  // Work that is not done may still read: its backend is lost, and the memory stays until the
+  // process ends.
   if (absl::IsDeadlineExceeded(backend_.Synchronize())) static_cast<void>(memory_.release());
   memory_.reset();
 }
@@ -72,10 +73,10 @@ absl::Status RowRingReader::LoadFromRing(const v1::PushStep& step, StepRows& row
 
 std::optional<uint64_t> RowRingReader::Done() {
   // A quarter at a time leaves small steps their room; a large one may lack what was taken since.
-  const bool is_due = std::exchange(lacks_room_, false) || taken_ - told_ >= capacity_ / 4;
-  if (!is_due || taken_ == told_) return std::nullopt;
-  told_ = taken_;
-  return told_;
+  const bool is_due = std::exchange(lacks_room_, false) || taken_ - reported_ >= capacity_ / 4;
+  if (!is_due || taken_ == reported_) return std::nullopt;
+  reported_ = taken_;
+  return reported_;
 }
 
 }  // namespace sluice

@@ -24,8 +24,9 @@ class RowRingReader {
   RowRingReader(const RowRingReader&) = delete;
   RowRingReader& operator=(const RowRingReader&) = delete;
 
-  // Statuses of MemorySharing::OpenShared; INVALID_ARGUMENT for a ring that its memory does not hold,
-  // FAILED_PRECONDITION where one is open already, ABORTED where it was offered in another wiring.
+  // Statuses of MemorySharing::OpenShared; INVALID_ARGUMENT for a ring that its memory does not
+  // hold, FAILED_PRECONDITION where one is open already, ABORTED where it was offered in another
+  // wiring.
   absl::Status Open(const v1::RowRingOffer& ring, const WiringIdentity& wiring);
   // Rows can no longer be taken out of it.
   void Close();
@@ -34,8 +35,8 @@ class RowRingReader {
   // F32, or that the ring can't hold.
   absl::Status Load(const v1::PushStep& step, StepRows& rows);
 
-  // The work that was enqueued is done: up to where the sender is to be told that its rows are taken,
-  // where that is due.
+  // The work that was enqueued is done: up to where the sender is to be told that its rows are
+  // taken, where that is due.
   std::optional<uint64_t> Done();
 
  private:
@@ -45,7 +46,7 @@ class RowRingReader {
   std::unique_ptr<Buffer> memory_;  // null: none is open
   uint64_t capacity_ = 0;
   uint64_t taken_ = 0;       // position
-  uint64_t told_ = 0;        // position
+  uint64_t reported_ = 0;    // position
   bool lacks_room_ = false;  // the sender, by a step that came in the message
 };
 

@@ -1,7 +1,7 @@
 // sluice-sampler: serves a model's head and chooses tokens.
-#include "services/common/process.h"
 #include "services/model_server/gpu_faults.h"
 #include "services/model_server/model_server_flags.h"
+#include "services/program/process.h"
 #include "services/sampler/sampler_server.h"
 
 int main(int argc, char** argv) {

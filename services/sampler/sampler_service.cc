@@ -3,11 +3,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "services/common/log.h"
-#include "services/common/run_stream.h"
 #include "services/common/status.h"
-#include "services/common/wiring_message.h"
+#include "services/messages/wiring_message.h"
+#include "services/process/log.h"
 #include "services/sampler/work_owner_message.h"
+#include "services/stage/run_stream.h"
 
 namespace sluice {
 namespace {

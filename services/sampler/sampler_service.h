@@ -8,20 +8,20 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
-#include "services/common/activations.h"
-#include "services/common/chosen_tokens.h"
-#include "services/common/stage_worker.h"
 #include "services/model/identity.h"
 #include "services/sampler/constraints/constraint_store.h"
 #include "services/sampler/sampler.h"
 #include "services/sampler/sampler_session.h"
+#include "services/stage/activations.h"
+#include "services/stage/chosen_tokens.h"
+#include "services/stage/stage_worker.h"
 #include "sluice/v1/sampler.grpc.pb.h"
 
 namespace sluice {
 
 class SamplerService final : public v1::SamplerService::CallbackService {
  public:
-  // Borrows everything but the model's description; without `progress` nobody watches the steps.
+  // Borrows everything but the model's description; without `progress` steps are not watched.
   SamplerService(ServedModel model, Sampler* sampler, Backend* backend,
                  ProgressWatch* progress = nullptr);
 

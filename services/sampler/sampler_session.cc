@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "services/common/lane_offer.h"
 #include "services/common/status.h"
-#include "services/common/wiring_message.h"
+#include "services/messages/wiring_message.h"
 #include "services/sampler/perturbation.h"
+#include "services/stage/lane_offer.h"
 
 namespace sluice {
 namespace {
@@ -44,8 +44,8 @@ void AddPerturbed(const SampledToken& sampled, const v1::SamplerRow& asked, uint
   }
 }
 
-// A sequence whose row chose no token does not go on from it: what the embedding makes of it for the
-// step under way is dropped.
+// A sequence whose row chose no token does not go on from it: what the embedding makes of it for
+// the step under way is dropped.
 int32_t IdOf(const SampledToken& sampled) { return sampled.status.ok() ? sampled.token.id : 0; }
 
 // Tokens told of that a constraint forces, at most.
@@ -95,7 +95,7 @@ SamplerSession::SamplerSession(const v1::SamplerOpen& open, const WiringIdentity
       backend_(backend),
       rows_(backend, sampler.hidden_size()),
       sequences_(sampler.vocab_size(), &constraints),
-      told_options_(sampler.vocab_size()),
+      options_cache_(sampler.vocab_size()),
       steps_(std::make_shared<Joiner>(open.epoch())) {
   if (open.has_lane() && stream_->on_this_host()) {
     NoteUnused("orchestrator", answers_.Open(open.lane(), wiring_));
@@ -140,7 +140,7 @@ absl::Status SamplerSession::Serve() {
 
 SamplerSession::Prepared SamplerSession::Prepare(const v1::SamplerExecute& plan) {
   sequences_.Update(plan);
-  told_options_.Drop(plan);
+  options_cache_.Drop(plan);
   Prepared prepared;
   prepared.tasks.reserve(plan.rows_size());
   prepared.rows.reserve(plan.rows_size());
@@ -160,7 +160,7 @@ void SamplerSession::PrepareRow(const v1::SamplerExecute& plan, int index, Prepa
   }
   if (row.has_score_token_id()) {
     task.token = TokenToScore{row.score_token_id()};
-  } else if (std::shared_ptr<const ToldOptions::Told> told = told_options_.Of(row)) {
+  } else if (std::shared_ptr<const SequenceOptionsCache::Entry> told = options_cache_.Of(row)) {
     task.refusal = told->refusal;
     task.token = SampleRowFor(told->options, row.sequence_index(), row.position());
     prepared.options.push_back(std::move(told));
@@ -287,7 +287,7 @@ void SamplerSession::Answer(const v1::SamplerExecute& plan, const Prepared& prep
   for (int row = 0; row < plan.rows_size(); ++row) {
     SamplerSequence* sequence = prepared.rows[row].sequence;
     if (sequence == nullptr || plan.rows(row).has_draft_token_id()) continue;
-    const std::optional<int> last = Settle(plan, prepared, sampled, row);
+    const std::optional<int> last = CommitAcceptedDrafts(plan, prepared, sampled, row);
     if (sequence->text() == nullptr) continue;
     if (last.has_value()) {
       const int32_t max_forced = std::min(plan.rows(*last).max_forced_tokens(), kMostForced);
@@ -302,8 +302,10 @@ void SamplerSession::Answer(const v1::SamplerExecute& plan, const Prepared& prep
                 [this](v1::SamplerRunResponse&& unsent) { stream_->Send(std::move(unsent)); });
 }
 
-std::optional<int> SamplerSession::Settle(const v1::SamplerExecute& plan, const Prepared& prepared,
-                                          const std::vector<SampledToken>& sampled, int first) {
+std::optional<int> SamplerSession::CommitAcceptedDrafts(const v1::SamplerExecute& plan,
+                                                        const Prepared& prepared,
+                                                        const std::vector<SampledToken>& sampled,
+                                                        int first) {
   int last = first;
   while (HasDraftBehind(plan, last) && sampled[last].status.ok() &&
          sampled[last].token.id == plan.rows(last + 1).draft_token_id()) {

@@ -1,5 +1,5 @@
-// The sampler in one epoch: joins plans and rows, answers each plan with tokens, of which the
-// embedding hears as well.
+// The sampler in one epoch: joins plans and rows, answers each plan with tokens, and sends them to
+// the embedding as well.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,18 @@
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "kernels/communicator/wiring_identity.h"
-#include "services/common/activations.h"
-#include "services/common/chosen_tokens.h"
-#include "services/common/ring_intake.h"
-#include "services/common/server_stream.h"
-#include "services/common/stage_worker.h"
 #include "services/common/steady_time.h"
-#include "services/common/step_joiner.h"
 #include "services/lane/lane_outbox.h"
 #include "services/rows/step_rows.h"
 #include "services/sampler/sampler.h"
+#include "services/sampler/sequence_options_cache.h"
 #include "services/sampler/sequence_table.h"
-#include "services/sampler/told_options.h"
+#include "services/stage/activations.h"
+#include "services/stage/chosen_tokens.h"
+#include "services/stage/ring_intake.h"
+#include "services/stage/stage_worker.h"
+#include "services/stage/step_joiner.h"
+#include "services/streams/server_stream.h"
 #include "sluice/v1/sampler.pb.h"
 
 namespace sluice {
@@ -56,9 +56,10 @@ class SamplerSession final : public StageSession {
   // What a plan asks of every row. The tasks borrow from the rest and from the sequences.
   struct Prepared {
     SteadyTime begin = SteadyTime::Now();
-    std::vector<std::shared_ptr<const ToldOptions::Told>> options;  // of rows that need no more
-    std::vector<std::vector<LogitEdit>> edits;                      // of rows of sequences
-    std::vector<std::vector<uint32_t>> masks;                       // of those with constraints
+    std::vector<std::shared_ptr<const SequenceOptionsCache::Entry>>
+        options;                                // of rows that need no more
+    std::vector<std::vector<LogitEdit>> edits;  // of rows of sequences
+    std::vector<std::vector<uint32_t>> masks;   // of those with constraints
     std::vector<PreparedRow> rows;
     std::vector<SamplerTask> tasks;
 
@@ -84,8 +85,10 @@ class SamplerSession final : public StageSession {
   // Has a sequence go on with what the rows from `first` on chose of it, as far as its drafts were
   // right. Returns the last row that counts; nothing where that has no token, in which case the
   // sequence is as it was before that row.
-  static std::optional<int> Settle(const v1::SamplerExecute& plan, const Prepared& prepared,
-                                   const std::vector<SampledToken>& sampled, int first);
+  static std::optional<int> CommitAcceptedDrafts(const v1::SamplerExecute& plan,
+                                                 const Prepared& prepared,
+                                                 const std::vector<SampledToken>& sampled,
+                                                 int first);
   // `time`: that choosing them took.
   void Publish(const v1::PushStep& rows, const std::vector<SampledToken>& sampled,
                absl::Duration time);
@@ -101,7 +104,7 @@ class SamplerSession final : public StageSession {
   Backend& backend_;
   StepRows rows_;
   SequenceTable sequences_;
-  ToldOptions told_options_;
+  SequenceOptionsCache options_cache_;
   const std::shared_ptr<Joiner> steps_;  // shared with the receiver
 };
 

@@ -1,6 +1,5 @@
-// A sequence as the sampler knows it: what its options and its tokens so far say about the next
-// token. Everything here is a function of what plans have told; nothing of it is needed twice.
-// Not thread-safe.
+// The sampler's state of a sequence: the effect of its options and tokens on the next token.
+// Everything here is a function of what plans contained. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -41,8 +40,8 @@ class SamplerSequence {
   // REQUIRES: text() is not null.
   void AskForMasks(std::vector<int32_t> drafts, int32_t max_following);
 
-  // The position of the last row that chose no token, because it was deferred or failed, until one at
-  // that position or before it is asked for again. Rows behind it have nothing to go on from.
+  // The position of the last row that chose no token, because it was deferred or failed, until one
+  // at that position or before it is asked for again. Rows behind it have nothing to go on from.
   std::optional<int32_t> without_token() const { return without_token_; }
   void set_without_token(std::optional<int32_t> position) { without_token_ = position; }
   // What to change of the logits of the token after past(); by ascending id.

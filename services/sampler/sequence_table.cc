@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/sampling_options/sampling_check.h"
-#include "services/common/sampling_message.h"
 #include "services/common/status.h"
+#include "services/messages/sampling_message.h"
 #include "services/sampler/work_owner_message.h"
 
 namespace sluice {

@@ -1,5 +1,5 @@
-// The sequences that a sampler has been told of in one epoch. A row of a plan either needs none of
-// this, or names a sequence in the table. Not thread-safe.
+// The sequences that the sampler received in one epoch. A row of a plan either needs no sequence
+// state, or names a sequence in this table. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ class SequenceTable {
   SequenceTable(int64_t vocabulary_size, ConstraintStore* constraints)
       : vocabulary_size_(vocabulary_size), constraints_(constraints) {}
 
-  // Takes up what a plan says of sequences: the new ones, and those that are over. Where a token or an
-  // option of one is out of range, its rows say so.
+  // Takes up what a plan says of sequences: the new ones, and those that are over. Where a token or
+  // an option of one is out of range, its rows say so.
   void Update(const v1::SamplerExecute& plan);
 
   // The sequence whose token at `position` is to be chosen, its past cut or known up to there.

@@ -1,7 +1,7 @@
-// Whom work is done for, as messages say it.
+// Owner of work in protobuf messages.
 #pragma once
 
-#include "services/common/work_owner.h"
+#include "services/work/work_owner.h"
 #include "sluice/v1/sampler.pb.h"
 
 namespace sluice {

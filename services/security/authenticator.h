@@ -1,4 +1,4 @@
-// For whom a call of the public API is made. Thread-safe.
+// Authenticates calls of the public API. Thread-safe.
 #pragma once
 
 #include <grpcpp/server_context.h>

@@ -1,5 +1,5 @@
-// The PEM files of a process, looked at before gRPC, which says little about what is wrong with
-// them. Thread-safe.
+// Validates the PEM files of a process before gRPC reads them, with better error messages.
+// Thread-safe.
 #pragma once
 
 #include <string>
@@ -15,9 +15,9 @@ namespace sluice {
 // certificate has expired by `now` or begins to hold later.
 absl::Status CheckCertificateFiles(const TlsFiles& tls, absl::Time now);
 
-// FAILED_PRECONDITION where the certificate was not issued by an authority of the file of authorities,
-// directly or by those that come with it in its own file: nobody who trusts these would take it. Errors
-// of reading them. REQUIRES: both are named.
+// FAILED_PRECONDITION where the certificate was not issued by an authority of the file of
+// authorities, directly or by those that come with it in its own file: no peer that trusts these
+// would accept it. Errors of reading them. REQUIRES: both are named.
 absl::Status CheckIssuer(const TlsFiles& tls);
 
 // The whole of a file. NOT_FOUND where it is not there or is empty; errors of ReadRegularFile.

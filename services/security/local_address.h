@@ -1,4 +1,4 @@
-// Which addresses stay on this host. A pure function.
+// Recognises addresses that stay on this host. A pure function.
 #pragma once
 
 #include "absl/strings/string_view.h"

@@ -1,4 +1,4 @@
-// Who is at the other end of a connection, by the certificate that its handshake verified.
+// Identity of a peer, from the certificate that its handshake verified.
 #pragma once
 
 #include <grpcpp/security/auth_context.h>

@@ -1,5 +1,5 @@
-// What a process is to the others of its pipeline, as its certificate says, and which RPCs that
-// lets it call. Plain values and pure functions.
+// Roles of processes in a pipeline, as their certificates state them, and the RPCs that each role
+// may call. Plain values and pure functions.
 #pragma once
 
 #include <cstdint>

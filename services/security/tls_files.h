@@ -1,4 +1,4 @@
-// Where a process's certificates are. A plain value.
+// Paths of a process's certificates. A plain value.
 #pragma once
 
 #include <string>

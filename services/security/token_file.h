@@ -39,7 +39,7 @@ struct ParsedTokens {
 };
 
 // Names of tenants are 1 to 64 letters, digits, '-', '_' or '.'. The hash of the empty token is
-// refused: whoever sends no token would hold it.
+// refused: callers without a token would match it.
 ParsedTokens ParseTokens(absl::string_view text);
 
 class TokenFile {
@@ -50,8 +50,8 @@ class TokenFile {
   static absl::StatusOr<std::unique_ptr<TokenFile>> Open(
       const std::string& path, std::function<void(const absl::Status&)> on_fault);
 
-  // Who holds the token. Reads the file first where it has changed. A token counts only while a line
-  // that can be read names it: wrong lines are left out, and a file that is gone, or that this
+  // Who holds the token. Reads the file first where it has changed. A token counts only while a
+  // line that can be read names it: wrong lines are left out, and a file that is gone, or that this
   // process may not read, holds none. Only where the process lacks descriptors or memory to read it
   // do the tokens stay, until the next call. Takes the same time wherever in the file the token is.
   // UNAUTHENTICATED for a token that is not there, and for the empty one.

@@ -1,4 +1,4 @@
-// The block tables of the sequences of one epoch, as its plans have told them. Not thread-safe.
+// Block tables of the sequences of one epoch, built from the plans. Not thread-safe.
 #pragma once
 
 #include <cstddef>

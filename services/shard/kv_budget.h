@@ -1,5 +1,5 @@
-// How many KV blocks a shard keeps: as many as were asked for, or as a device with memory of its
-// own has room for. Pure functions.
+// Number of KV blocks of a shard: as configured, or as many as fit into the memory of its device.
+// Pure functions.
 #pragma once
 
 #include <cstdint>

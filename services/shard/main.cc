@@ -1,11 +1,11 @@
 // sluice-shard: serves one tensor-parallel rank of one pipeline stage.
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "services/common/process.h"
 #include "services/common/status.h"
 #include "services/model/storage_type.h"
 #include "services/model_server/gpu_faults.h"
 #include "services/model_server/model_server_flags.h"
+#include "services/program/process.h"
 #include "services/shard/shard_server.h"
 
 namespace {

@@ -1,4 +1,4 @@
-// How the ranks of a stage, on several hosts, know each other: by the certificates of their
+// Mutual authentication of the ranks of a stage on several hosts, by the certificates of their
 // processes. A pure function.
 #pragma once
 

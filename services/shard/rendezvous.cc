@@ -9,7 +9,7 @@
 #include "absl/time/clock.h"
 #include "services/common/epoch.h"
 #include "services/common/status.h"
-#include "services/common/wiring_message.h"
+#include "services/messages/wiring_message.h"
 
 namespace sluice {
 namespace {

@@ -1,6 +1,5 @@
-// Where the ranks of a stage leave their addresses for each other when they are on several hosts: a
-// table on rank 0, served by its ShardService, and the client that a rank's communicator uses. Each
-// wiring has keys of its own.
+// Address exchange between the ranks of a stage on several hosts: a table on rank 0, served by its
+// ShardService, and the client that a rank's communicator uses. Each wiring has keys of its own.
 #pragma once
 
 #include <grpcpp/channel.h>

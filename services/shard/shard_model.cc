@@ -210,7 +210,8 @@ absl::Status ShardModel::Forward(absl::Span<const ShardSegment> segments, Matrix
   if (absl::Status checked = Check(segments, hidden.rows); !checked.ok()) return checked;
   SLUICE_CHECK(hidden.cols == config_.hidden_size && hidden.dtype == DType::kF32);
   if (hidden.rows == 0) return absl::OkStatus();
-  // Computed with the bucket's rows; those behind the step's own are anybody's.
+  // Computed with the bucket's rows: rows beyond the step are padding; their contents are
+  // unspecified.
   const int64_t rows = backend_.BucketRows(hidden.rows);
   Step step{arena_.Views(rows), hidden};
   step.hidden.rows = rows;

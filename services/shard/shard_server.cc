@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "services/common/log.h"
 #include "services/model/memory_plan.h"
 #include "services/model/model_check.h"
+#include "services/process/log.h"
 #include "services/shard/shard_service.h"
 
 namespace sluice {

@@ -5,9 +5,9 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "services/common/transport.h"
 #include "services/model/shard_plan.h"
 #include "services/model_server/model_server.h"
+#include "services/rpc/transport.h"
 #include "services/shard/shard_model.h"
 
 namespace sluice {

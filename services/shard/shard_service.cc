@@ -8,10 +8,10 @@
 #include "kernels/communicator/local_communicator.h"
 #include "kernels/communicator/shm_communicator.h"
 #include "kernels/communicator/tcp/tcp_communicator.h"
-#include "services/common/log.h"
-#include "services/common/run_stream.h"
-#include "services/common/wiring_message.h"
+#include "services/messages/wiring_message.h"
+#include "services/process/log.h"
 #include "services/shard/rank_security.h"
+#include "services/stage/run_stream.h"
 
 namespace sluice {
 

@@ -8,17 +8,17 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
-#include "services/common/activations.h"
-#include "services/common/stage_worker.h"
-#include "services/common/transport.h"
 #include "services/model/identity.h"
 #include "services/model/model_config.h"
 #include "services/model/shard_plan.h"
 #include "services/rows/row_ring.h"
+#include "services/rpc/transport.h"
 #include "services/security/tls_files.h"
 #include "services/shard/rendezvous.h"
 #include "services/shard/shard_model.h"
 #include "services/shard/shard_session.h"
+#include "services/stage/activations.h"
+#include "services/stage/stage_worker.h"
 #include "sluice/v1/shard.grpc.pb.h"
 
 namespace sluice {
@@ -41,7 +41,7 @@ struct ShardServiceOptions {
 
 class ShardService final : public v1::ShardService::CallbackService {
  public:
-  // Borrows all but the options; without `progress` nobody watches the steps.
+  // Borrows all but the options; without `progress` steps are not watched.
   ShardService(ShardServiceOptions options, ShardModel* model, Backend* backend, Dialer* dialer,
                ProgressWatch* progress = nullptr);
 

@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "services/common/lane_offer.h"
 #include "services/common/status.h"
-#include "services/common/wiring_message.h"
+#include "services/messages/wiring_message.h"
 #include "services/shard/step_broadcast.h"
+#include "services/stage/lane_offer.h"
 
 namespace sluice {
 namespace {
@@ -197,7 +197,7 @@ absl::Status LeadSession::HandOn(Communicator& communicator, const v1::ShardExec
   if (!status.ok() || !offer.has_value()) return status;
   absl::Status opened = ring.reader().Open(*offer, wiring());
   status = AgreeOnRing(communicator, opened, deadline);
-  if (status.ok()) ring.Settle(opened);
+  if (status.ok()) ring.OnOpened(opened);
   return status;
 }
 

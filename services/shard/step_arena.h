@@ -1,6 +1,7 @@
 // The activations of one step of a shard, in one allocation made at load time for the largest step:
 // nothing is allocated while serving. A matrix lies at one place whatever the step, so that a
-// backend may record what works on it. Immutable; whoever computes a step owns the contents.
+// backend may record what works on it. Immutable; the thread that computes a step owns the
+// contents.
 #pragma once
 
 #include <cstddef>

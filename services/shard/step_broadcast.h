@@ -1,5 +1,5 @@
-// How rank 0 of a stage hands a step to the other ranks: plan and hidden rows, through their
-// communicator. Stateless.
+// Broadcast of a step from rank 0 of a stage to the other ranks: plan and hidden rows, through
+// their communicator. Stateless.
 #pragma once
 
 #include <optional>
@@ -12,8 +12,8 @@
 
 namespace sluice {
 
-// On rank 0. Where the stage before has offered a ring for rows, the offer goes with the step, and all
-// then call AgreeOnRing(). Statuses as Communicator::Broadcast.
+// On rank 0. Where the stage before has offered a ring for rows, the offer goes with the step, and
+// all then call AgreeOnRing(). Statuses as Communicator::Broadcast.
 absl::Status SendStep(Communicator& communicator, const v1::ShardExecute& plan, v1::PushStep& rows,
                       const std::optional<v1::RowRingOffer>& ring, Deadline deadline);
 
@@ -22,8 +22,8 @@ absl::Status SendStep(Communicator& communicator, const v1::ShardExecute& plan, 
 absl::Status ReceiveStep(Communicator& communicator, absl::Duration timeout, v1::ShardExecute& plan,
                          v1::PushStep& rows, std::optional<v1::RowRingOffer>& ring);
 
-// `opened`: whether this rank has opened the ring. Not OK behind the call, on every rank, unless all
-// have: it is used by all or by none. Statuses as Communicator::AllGather.
+// `opened`: whether this rank has opened the ring. Not OK behind the call, on every rank, unless
+// all have: it is used by all or by none. Statuses as Communicator::AllGather.
 absl::Status AgreeOnRing(Communicator& communicator, absl::Status& opened, Deadline deadline);
 
 }  // namespace sluice

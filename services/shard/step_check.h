@@ -1,4 +1,4 @@
-// What a step asks of a shard, and whether the shard can do it. Pure functions.
+// Validates a step against the limits of a shard. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct ShardSegment {
   absl::Span<const int32_t> block_table;
   // Positions that the sequence has in all, for models that turn them by its length: at least
   // first_position + num_positions, which 0 stands for. The keys of its earlier positions must
-  // have been computed with a length that turns alike (RopeConfig::LongestLike).
+  // have been computed with a length that turns alike (RopeConfig::RopeLengthClass).
   int32_t sequence_length = 0;
 
   int32_t length() const {

@@ -1,6 +1,6 @@
-// How a shard spends its time: computing steps, and waiting for the next one though there is
-// something to compute; of that, while others compute what it waits for. Adds up over the sessions of
-// a process.
+// Accounts for a shard's time: computing steps, and waiting for the next step while sequences are
+// in flight; of the latter, the part in which other stages computed. Sums cover all sessions of a
+// process.
 //
 // One thread marks; any may read the sums.
 #pragma once
@@ -25,8 +25,8 @@ class StepClock {
   // A session begins: what came before it is no gap.
   void Begin() { last_end_.reset(); }
 
-  // All of a step is there, for which others have computed so long since this shard had its rows, or
-  // since their beginning. `after_idle`: nobody wanted anything meanwhile.
+  // All of a step is there, for which others have computed so long since this shard had its rows,
+  // or since their beginning. `after_idle`: no sequence was in flight meanwhile.
   void StepBegins(SteadyTime now, bool after_idle, absl::Duration computed) {
     if (last_end_.has_value() && !after_idle) {
       const absl::Duration gap = now - *last_end_;

@@ -1,4 +1,4 @@
-// What operators write about a collector, as OpenTelemetry's specification of exporters has it. Pure
+// Parses the configuration of a collector, by OpenTelemetry's specification of exporters. Pure
 // functions.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Something that took time, as it is told to a collector of traces. Plain values.
+// A span of a trace. Plain values.
 #pragma once
 
 #include <cstdint>

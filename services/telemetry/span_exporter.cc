@@ -7,11 +7,11 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "services/common/log.h"
-#include "services/common/metadata.h"
-#include "services/common/retry_info.h"
 #include "services/common/status.h"
 #include "services/common/steady_time.h"
+#include "services/messages/metadata.h"
+#include "services/messages/retry_info.h"
+#include "services/process/log.h"
 #include "services/telemetry/otlp_messages.h"
 
 namespace sluice {

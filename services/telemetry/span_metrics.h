@@ -1,4 +1,4 @@
-// What became of a program's spans, for Prometheus. Thread-safe.
+// Counters of exported and dropped spans, for Prometheus. Thread-safe.
 #pragma once
 
 #include <prometheus/collectable.h>

@@ -9,7 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "services/common/log.h"
+#include "services/process/log.h"
 
 namespace sluice {
 namespace {
@@ -19,7 +19,8 @@ void Ignore(const std::string& variable, const absl::Status& status) {
       {{"variable", variable}, {"cause", status.message()}});
 }
 
-// The name of OTEL_EXPORTER_OTLP_TRACES_`what` where that is set, else of OTEL_EXPORTER_OTLP_`what`.
+// The name of OTEL_EXPORTER_OTLP_TRACES_`what` where that is set, else of
+// OTEL_EXPORTER_OTLP_`what`.
 std::string NameFor(const EnvironmentLookup& environment, const char* what) {
   const std::string of_traces = absl::StrCat("OTEL_EXPORTER_OTLP_TRACES_", what);
   if (!environment(of_traces.c_str()).empty()) return of_traces;

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "services/common/status.h"
-#include "services/common/transport.h"
+#include "services/rpc/transport.h"
 #include "services/security/local_address.h"
 #include "services/telemetry/otlp_text.h"
 

@@ -1,5 +1,5 @@
-// Where a program's spans go and how, from its flags and OpenTelemetry's environment variables. A
-// pure function of both.
+// Options of the span exporter, from flags and OpenTelemetry's environment variables. A pure
+// function of both.
 #pragma once
 
 #include <memory>
@@ -32,8 +32,8 @@ struct TelemetryOptions {
 };
 
 // Nothing where no collector is named. Flags go before the variables of telemetry_environment.h.
-// service.name is `program` where they do not say. INVALID_ARGUMENT for a wrong flag, and for a token that
-// would go to another host in plaintext.
+// service.name is `program` where they do not say. INVALID_ARGUMENT for a wrong flag, and for a
+// token that would go to another host in plaintext.
 absl::StatusOr<std::optional<TelemetryOptions>> MakeTelemetryOptions(
     absl::string_view program, const TelemetryFlags& flags, const EnvironmentLookup& environment);
 

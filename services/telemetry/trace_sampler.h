@@ -1,4 +1,4 @@
-// Which traces are recorded, by the names that OpenTelemetry's OTEL_TRACES_SAMPLER has. Pure functions.
+// Trace sampling, by the names of OpenTelemetry's OTEL_TRACES_SAMPLER. Pure functions.
 #pragma once
 
 #include <optional>
@@ -19,12 +19,12 @@ struct TraceSampler {
   friend bool operator==(const TraceSampler&, const TraceSampler&) = default;
 };
 
-// Whether so large a part of all traces, chosen by their ids, has this one: the same answer in every
-// program with the same ratio, and with any larger one.
+// Whether so large a part of all traces, chosen by their ids, has this one: the same answer in
+// every program with the same ratio, and with any larger one.
 bool IsSampled(const TraceContext& trace, double ratio);
 
-// always_on, always_off, traceidratio, or one of them with parentbased_ before it. `argument` is the
-// ratio of the third; empty: 1. INVALID_ARGUMENT for other names and for no ratio.
+// always_on, always_off, traceidratio, or one of them with parentbased_ before it. `argument` is
+// the ratio of the third; empty: 1. INVALID_ARGUMENT for other names and for no ratio.
 absl::StatusOr<TraceSampler> ParseTraceSampler(absl::string_view name, absl::string_view argument);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// What a request says of a conversation as the variables of a chat template.
+// Variables of a chat template, from a request.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -1,5 +1,5 @@
 // sluice-tokenizer: serves a model's tokenizer.
-#include "services/common/process.h"
+#include "services/program/process.h"
 #include "services/tokenizer/tokenizer_server.h"
 
 int main(int argc, char** argv) {

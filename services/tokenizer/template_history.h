@@ -1,5 +1,5 @@
-// What a chat template needs of earlier turns beyond the usual form of messages, found from the
-// template itself. Thread-safe once made.
+// Requirements of a chat template for earlier messages, detected from the template itself.
+// Thread-safe once made.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -1,5 +1,4 @@
-// What tokenizer_config.json says besides tokenizer.json: which tokens begin and end a text, and
-// the chat templates. A plain value.
+// Contents of tokenizer_config.json: BOS and EOS tokens, chat templates. A plain value.
 #pragma once
 
 #include <map>

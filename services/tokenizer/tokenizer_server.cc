@@ -2,9 +2,9 @@
 
 #include <utility>
 
-#include "services/common/log.h"
 #include "services/model/digest/model_digest.h"
 #include "services/model/identity.h"
+#include "services/process/log.h"
 
 namespace sluice {
 namespace {

@@ -7,11 +7,11 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "services/common/progress_watch.h"
-#include "services/common/running_service.h"
-#include "services/common/transport.h"
+#include "services/rpc/running_service.h"
+#include "services/rpc/transport.h"
 #include "services/tokenizer/tokenizer.h"
 #include "services/tokenizer/tokenizer_service.h"
+#include "services/watch/progress_watch.h"
 
 namespace sluice {
 

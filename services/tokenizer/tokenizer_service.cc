@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "services/common/expected_tokenizer.h"
-#include "services/common/server_stream.h"
 #include "services/common/status.h"
-#include "services/common/work_metadata.h"
+#include "services/messages/expected_tokenizer.h"
+#include "services/streams/server_stream.h"
 #include "services/tokenizer/chat_context.h"
 #include "services/tokenizer/chat_continuation.h"
 #include "services/tokenizer/detokenize_session.h"
+#include "services/work/work_metadata.h"
 
 namespace sluice {
 namespace {

@@ -5,10 +5,10 @@
 #include <functional>
 #include <string>
 
-#include "services/common/fair_work.h"
-#include "services/common/progress_watch.h"
 #include "services/tokenizer/chat_template.h"
 #include "services/tokenizer/tokenizer.h"
+#include "services/watch/progress_watch.h"
+#include "services/work/fair_work.h"
 #include "sluice/v1/tokenizer.grpc.pb.h"
 
 namespace sluice {
@@ -46,8 +46,9 @@ class TokenizerService final : public v1::TokenizerService::CallbackService {
   // Called between the pieces of a call's work.
   using Checkpoint = std::function<void()>;
 
-  // Answers a call of so many bytes with what `work` gives, among those of all tenants by weight; not
-  // where the caller has left by then. RESOURCE_EXHAUSTED where its tenant has too many waiting.
+  // Answers a call of so many bytes with what `work` gives, among those of all tenants by weight;
+  // not where the caller has left by then. RESOURCE_EXHAUSTED where its tenant has too many
+  // waiting.
   grpc::ServerUnaryReactor* Queue(grpc::CallbackServerContext* context, size_t num_bytes,
                                   std::function<absl::Status(const Checkpoint&)> work);
   // ABORTED where the caller expects another tokenizer, FAILED_PRECONDITION without one.

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "services/common/sent_bytes.h"
+#include "services/streams/sent_bytes.h"
 #include "tests/end_to_end/async_devices.h"
 #include "tests/end_to_end/started_pipeline.h"
 

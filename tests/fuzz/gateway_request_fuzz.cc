@@ -1,6 +1,6 @@
-// What HTTP clients send, through a whole gateway and a gRPC channel to an orchestrator that answers
-// everything: requests from bytes in pieces, bodies of every path, and header values that become
-// metadata.
+// What HTTP clients send, through a whole gateway and a gRPC channel to an orchestrator that
+// answers everything: requests from bytes in pieces, bodies of every path, and header values that
+// become metadata.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -10,9 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "kernels/check.h"
-#include "services/common/log.h"
 #include "services/gateway/gateway_server.h"
 #include "services/gateway/http/request_parser.h"
+#include "services/process/log.h"
 #include "tests/testing/fake_orchestrator.h"
 #include "tests/testing/http_client.h"
 

@@ -1,6 +1,6 @@
-// Bytes as an HTTP/2 connection of the public listener: after the client's preface and settings come
-// arbitrary ones. Whatever they are, the server closes that connection in the end or waits for more,
-// and the next stranger is served.
+// Bytes as an HTTP/2 connection of the public listener: after the client's preface and settings
+// come arbitrary ones. Whatever they are, the server closes that connection in the end or waits for
+// more, and the next stranger is served.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -14,8 +14,8 @@
 
 #include "absl/strings/numbers.h"
 #include "kernels/check.h"
-#include "services/common/server.h"
 #include "services/listener/connection_guard.h"
+#include "services/rpc/server.h"
 #include "sluice/v1/generation.grpc.pb.h"
 
 namespace {

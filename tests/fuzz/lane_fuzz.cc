@@ -1,5 +1,5 @@
-// What a peer leaves in a lane: counters, lengths, messages and turns of its choosing. Every message that is
-// taken has the next turn, and a lane that is damaged stays so.
+// What a peer leaves in a lane: counters, lengths, messages and turns of its choosing. Every
+// message that is taken has the next number, and a lane that is damaged stays so.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -23,11 +23,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::memcpy((*peer)->ring(), data + 8,
               std::min<size_t>(size - 8, sluice::LaneSegment::capacity()));
   (*peer)->written().Store(written);
-  uint64_t turn = 0;
+  uint64_t number = 0;
   while (true) {
     const auto message = inbox.TakeIfThere();
     if (!message.ok() && inbox.TakeIfThere().ok()) abort();
     if (!message.ok() || !message->has_value()) return 0;
-    if ((*message)->turn() != ++turn) abort();
+    if ((*message)->sequence_number() != ++number) abort();
   }
 }

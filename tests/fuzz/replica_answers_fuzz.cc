@@ -1,7 +1,7 @@
-// What the stages of a replica answer to an orchestrator, made wrong by arbitrary bytes: each spoils
-// one answer; once they are used up all answers are right. An answer that contradicts the plan must
-// end the row or the replica's epoch: no crash, no token outside the vocabulary, no log-probability
-// that is none, and no text but the right one. Every request must end.
+// What the stages of a replica answer to an orchestrator, made wrong by arbitrary bytes: each
+// spoils one answer; once they are used up all answers are right. An answer that contradicts the
+// plan must end the row or the replica's epoch: no crash, no token outside the vocabulary, no
+// log-probability that is none, and no text but the right one. Every request must end.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +20,7 @@
 #include "orchestrator/engine/engine_core.h"
 #include "orchestrator/pipeline/connected_replica.h"
 #include "orchestrator/pipeline/stage_network.h"
-#include "services/common/log.h"
+#include "services/process/log.h"
 
 namespace sluice {
 namespace {

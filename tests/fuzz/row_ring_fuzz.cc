@@ -1,11 +1,12 @@
-// What a peer says of its ring of rows, and of rows in it: a handle, a size, positions and shapes of its choosing. What is
-// accepted lies within the memory that was opened, or the asynchronous backend's pages would end this with SIGSEGV.
+// What a peer says of its ring of rows, and of rows in it: a handle, a size, positions and shapes
+// of its choosing. What is accepted lies within the memory that was opened, or the asynchronous
+// backend's pages would end this with SIGSEGV.
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
 
 #include "kernels/reference/reference_backend.h"
-#include "services/common/wiring_message.h"
+#include "services/messages/wiring_message.h"
 #include "services/rows/row_ring.h"
 #include "services/rows/row_ring_reader.h"
 #include "tests/kernels/testing/async_backend.h"

@@ -1,9 +1,9 @@
-// What a client sends in a session, from arbitrary bytes. Where the first is even they are messages:
-// two bytes that say how long the next is, the message, and so on. Where it is odd each of the others
-// is a command, valid more often than not, so that calls begin, end, are cancelled and stop reading in
-// every order. Whatever they are, the session ends with a status of its contract once its calls have
-// ended, no call outlives it, events are of calls that have begun and have not ended, and where the
-// session ends with OK every call has its end.
+// What a client sends in a session, from arbitrary bytes. Where the first is even they are
+// messages: two bytes that say how long the next is, the message, and so on. Where it is odd each
+// of the others is a command, valid more often than not, so that calls begin, end, are cancelled
+// and stop reading in every order. Whatever they are, the session ends with a status of its
+// contract once its calls have ended, no call outlives it, events are of calls that have begun and
+// have not ended, and where the session ends with OK every call has its end.
 #include <google/protobuf/stubs/logging.h>
 #include <grpcpp/generic/generic_stub.h>
 
@@ -21,9 +21,9 @@
 #include "kernels/check.h"
 #include "orchestrator/api/generation_session.h"
 #include "orchestrator/api/request_check.h"
-#include "services/common/client_stream.h"
-#include "services/common/raw_message.h"
-#include "services/common/server.h"
+#include "services/messages/raw_message.h"
+#include "services/rpc/server.h"
+#include "services/streams/client_stream.h"
 #include "sluice/v1/generation_session.grpc.pb.h"
 
 namespace {
@@ -78,8 +78,8 @@ class Service final
   }
 
  private:
-  // One event, or many of what the call's tenant says in units of 16 KiB; the first letter 'd' drains
-  // the session.
+  // One event, or many of what the call's tenant says in units of 16 KiB; the first letter 'd'
+  // drains the session.
   void SendAll(const sluice::v1::StartCall& start, sluice::CallStream& stream) {
     const uint8_t size = start.sluice_tenant().empty() ? 0 : start.sluice_tenant()[0];
     sluice::v1::GenerateResponse response;

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "kernels/check.h"
-#include "services/common/retry_info.h"
 #include "services/common/status.h"
+#include "services/messages/retry_info.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string details(reinterpret_cast<const char*>(data), size);

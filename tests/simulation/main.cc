@@ -7,8 +7,8 @@
 
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
-#include "services/common/log.h"
 #include "services/options/flags.h"
+#include "services/process/log.h"
 #include "tests/simulation/simulation.h"
 
 namespace {

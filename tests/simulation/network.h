@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "services/common/message_stream.h"
+#include "services/streams/message_stream.h"
 #include "tests/simulation/timeline.h"
 
 namespace sluice::simulation {

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "services/common/log.h"
+#include "services/process/log.h"
 
 namespace sluice::simulation {
 namespace {

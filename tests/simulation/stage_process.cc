@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "services/common/wiring_message.h"
+#include "services/messages/wiring_message.h"
 
 namespace sluice::simulation {
 namespace {

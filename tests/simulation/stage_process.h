@@ -15,7 +15,7 @@
 
 #include "absl/status/status.h"
 #include "kernels/communicator/wiring_identity.h"
-#include "services/common/stage_tenure.h"
+#include "services/stage/stage_tenure.h"
 #include "sluice/v1/embedding.pb.h"
 #include "sluice/v1/sampler.pb.h"
 #include "sluice/v1/shard.pb.h"

@@ -12,10 +12,7 @@ import unittest
 import numbers  # the script beside this file
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-EXCEPTIONS = (
-    {"kernels/cuda", "kernels/cuda/kernels"},
-    {"services/common", "services/lane", "services/rows"},
-)
+EXCEPTIONS = ()
 
 
 def forbidden(circles, exceptions):

@@ -7,7 +7,7 @@
 #include <atomic>
 #include <memory>
 
-#include "services/common/server.h"
+#include "services/rpc/server.h"
 
 namespace sluice::testing {
 

@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/check.h"
-#include "services/common/server_stream.h"
-#include "services/common/wiring_message.h"
+#include "services/messages/wiring_message.h"
+#include "services/streams/server_stream.h"
 
 namespace sluice::testing {
 namespace {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "services/common/expected_tokenizer.h"
+#include "services/messages/expected_tokenizer.h"
 
 namespace sluice::testing {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
-#include "services/common/server_stream.h"
+#include "services/streams/server_stream.h"
 #include "sluice/v1/tokenizer.grpc.pb.h"
 
 namespace sluice::testing {
@@ -25,7 +25,7 @@ class FakeTokenizer final : public v1::TokenizerService::CallbackService {
 
   void SetBreaks(Breaks breaks);
 
-  // Streams for another tokenizer are refused (services/common/expected_tokenizer.h).
+  // Streams for another tokenizer are refused (services/messages/expected_tokenizer.h).
   void SetDigest(std::string digest);
 
   // Called with every answer before it is sent.

@@ -4,7 +4,7 @@
 
 #include "kernels/attention_splits.h"
 #include "kernels/cuda/attention_plan.h"
-#include "kernels/cuda/kernels/attention_shape.h"
+#include "kernels/cuda/attention_shape.h"
 #include "kernels/cuda/kernels/elements.h"
 
 namespace sluice::cuda::SIMT_NAMESPACE {

@@ -2,7 +2,7 @@
 
 // After simt.h.
 #include "kernels/check.h"
-#include "kernels/cuda/kernels/attention_shape.h"
+#include "kernels/cuda/attention_shape.h"
 #include "kernels/cuda/kernels/launchers.h"
 #include "kernels/cuda/kernels/table.h"
 

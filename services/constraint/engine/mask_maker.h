@@ -1,5 +1,5 @@
-// Which tokens an automaton's state allows: those whose bytes it can read to the end, ends of the
-// text where it may end. Masks are kept by state. Not thread-safe.
+// Computes the tokens that a state of an automaton allows: those whose bytes it can read to the
+// end, ends of the text where it may end. Masks are kept by state. Not thread-safe.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
-// How a text is usually written in tokens: as byte-pair encoding writes it (Gage 1994; Sennrich et al.
-// 2016), whose merges vocabularies list in the order in which they were learned. So neighbours are
-// merged to the token of the lowest id first, and no table of merges is needed. Tokenizers that split
-// texts otherwise mostly agree.
+// Predicts how a text is split into tokens: as byte-pair encoding writes it (Gage 1994; Sennrich et
+// al. 2016), whose merges vocabularies list in the order in which they were learned. So neighbours
+// are merged to the token of the lowest id first, and no table of merges is needed. Tokenizers that
+// split texts otherwise mostly agree.
 //
 // Immutable once built, then thread-safe.
 #pragma once

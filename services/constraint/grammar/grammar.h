@@ -1,6 +1,6 @@
 // A context-free grammar as a recursive transition network: rules are automata whose edges are
 // bytes, languages of texts and calls of other rules. Built once, then immutable and thread-safe
-// (but for its ExprSpace, which whoever walks the grammar extends).
+// (except its ExprSpace, which matchers extend).
 #pragma once
 
 #include <cstddef>

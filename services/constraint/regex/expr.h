@@ -36,8 +36,8 @@ struct ExprLimits {
   size_t max_exprs = 200'000;
   // States that one question for emptiness may visit.
   size_t max_search = 20'000;
-  // Once it is requested, a limit has been passed: whoever wanted the expressions has left. Not to be
-  // requested any more once somebody else uses the space.
+  // Once it is requested, a limit has been passed: the requester has gone. Not to be
+  // requested any more once another request uses the space.
   std::stop_token stop;
 };
 
@@ -82,8 +82,8 @@ class ExprSpace {
   // Whether it holds `text`. REQUIRES: valid UTF-8.
   bool Matches(ExprId expr, std::string_view text);
 
-  // Has `checkpoint`, which is borrowed, called about every twenty microseconds of work from now on;
-  // null: nothing is called. It may take its time, so that others are served meanwhile.
+  // Has `checkpoint`, which is borrowed, called about every twenty microseconds of work from now
+  // on; null: nothing is called. It may take its time, so that others are served meanwhile.
   void set_checkpoint(const std::function<void()>* checkpoint) { checkpoint_ = checkpoint; }
   // So much work, some tens of nanoseconds each, was done here or by who uses the space.
   void Checkpoint(size_t work) {
@@ -103,8 +103,8 @@ class ExprSpace {
   size_t memory() const { return memory_; }
 
  private:
-  // Recursion deeper than this passes for exhaustion: expressions are nested no deeper than patterns
-  // may be (pattern_parser.h), but derivatives nest them anew.
+  // Recursion deeper than this passes for exhaustion: expressions are nested no deeper than
+  // patterns may be (pattern_parser.h), but derivatives nest them anew.
   static constexpr int kMaxRecursion = 2000;
   static constexpr size_t kCheckpointWork = 1000;
 

@@ -1,4 +1,4 @@
-// How a text is spelled in bytes.
+// Spelling of texts in bytes, such as JSON escapes.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // The edges of one shape of objects. Members that one schema's `properties` name come in its order,
 // those of several schemas (allOf, anyOf, ...) and others that are required in any interleaving of
 // these orders, unless that would take too many states: then in the order in which they were met.
-// Members that nobody names come last, in any order. Not thread-safe.
+// Unnamed members come last, in any order. Not thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Schemas that refer to themselves without a member or item between: they say nothing, and would be
-// followed for ever.
+// followed forever.
 #pragma once
 
 #include "absl/status/status.h"

@@ -1,6 +1,6 @@
-// What a set of schemas says of the values of one JSON type, with all that combines schemas
-// ($ref, allOf, anyOf, oneOf, not, if, enum, const, dependencies) resolved: alternatives, each a
-// plain list of what to keep.
+// Requirements of a set of schemas for the values of one JSON type, with everything that combines
+// schemas ($ref, allOf, anyOf, oneOf, not, if, enum, const, dependencies) resolved: alternatives,
+// each a plain list of what to keep.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What a call of any of the APIs has: an exchange, an id, and whom it is made for. Answers in JSON
-// or in server-sent events. Belongs to the exchange's loop.
+// Common part of a call of any API: exchange, id, caller. Answers in JSON or in server-sent events.
+// Belongs to the exchange's loop.
 #pragma once
 
 #include <functional>
@@ -26,7 +26,7 @@ struct ApiContext {
   Vocabulary& vocabulary;
   OutputStyles& output_styles;
   BodyReader& body_reader;
-  Tracer* tracer = nullptr;  // null: nobody is told of calls
+  Tracer* tracer = nullptr;  // null: no tracing
 };
 
 class ApiCall {
@@ -43,7 +43,8 @@ class ApiCall {
   const std::string& id() const { return id_; }
   const Caller& caller() const { return caller_; }
 
-  // The request's body, where it is small by its path's nature; INVALID_ARGUMENT where it is no JSON.
+  // The request's body, where it is small by its path's nature; INVALID_ARGUMENT where it is no
+  // JSON.
   absl::StatusOr<nlohmann::json> Body() const;
   // Has `read` take the body, on some thread, and calls `done` with its status, on the loop. The
   // body's text is gone then: `read` copies what is to stay.

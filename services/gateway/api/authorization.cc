@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "services/common/metadata.h"
+#include "services/messages/metadata.h"
 
 namespace sluice::gateway {
 namespace {

@@ -1,5 +1,4 @@
-// What a client shows as its token: the header Authorization, or x-api-key, as Anthropic's clients
-// have it.
+// The client's token: the header Authorization, or x-api-key as Anthropic's clients send it.
 #pragma once
 
 #include <string>

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "services/common/retry_info.h"
+#include "services/messages/retry_info.h"
 
 namespace sluice::gateway {
 

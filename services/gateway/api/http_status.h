@@ -1,4 +1,4 @@
-// Which HTTP status stands for a status.
+// HTTP status code of an absl::Status.
 #pragma once
 
 #include "absl/status/status.h"

@@ -1,6 +1,5 @@
-// How the model that is served writes down calls of tools and thoughts, which its chat template
-// gives away. Asked for once for each set of the template's variables, as far as so many are kept.
-// Thread-safe.
+// The served model's format of tool calls and reasoning, detected from its chat template. Detected
+// once for each set of template variables; a bounded number is cached. Thread-safe.
 #pragma once
 
 #include <array>
@@ -28,8 +27,8 @@ class OutputStyles {
 
   using Callback = std::function<void(absl::StatusOr<OutputStyle>)>;
 
-  // On the caller's loop; at once where it is known. That of plain texts where there is no template,
-  // or none that writes calls. The server's status where it says nothing of the template.
+  // On the caller's loop; at once where it is known. That of plain texts where there is no
+  // template, or none that writes calls. The server's status where it says nothing of the template.
   void Get(const Caller& caller, const std::string& model, const std::string& variables_json,
            Callback done);
 

@@ -8,7 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/sampling_options/sampling_options.h"
-#include "services/common/sampling_message.h"
+#include "services/messages/sampling_message.h"
 
 namespace sluice::gateway {
 namespace {

@@ -1,5 +1,5 @@
-// What the server says of a gRPC request, in the words of the HTTP request that it was made of: a
-// client is told of the parameters that it has sent, by the names that it has sent.
+// Translates error messages about a gRPC request to the parameter names of the HTTP request it was
+// made from.
 #pragma once
 
 #include <cstdint>

@@ -7,13 +7,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "services/common/health_message.h"
 #include "services/common/location_filter.h"
-#include "services/common/log.h"
-#include "services/common/metadata.h"
 #include "services/common/status.h"
 #include "services/gateway/backend/session.h"
 #include "services/gateway/backend/single_call.h"
+#include "services/messages/metadata.h"
+#include "services/process/log.h"
+#include "services/rpc/health_message.h"
 
 namespace sluice::gateway {
 namespace {

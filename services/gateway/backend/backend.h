@@ -75,17 +75,17 @@ class Backend {
                          Callback<v1::ApplyChatTemplateResponse> done);
   void GetStatus(const Caller& caller, v1::GetStatusRequest request,
                  Callback<v1::GetStatusResponse> done);
-  // Whether an orchestrator serves, asked on nobody's behalf: grpc.health.v1 needs no token. OK, or
-  // UNAVAILABLE and why not, on `loop`.
+  // Whether an orchestrator serves, asked without credentials: grpc.health.v1 needs no token. OK,
+  // or UNAVAILABLE and why not, on `loop`.
   void CheckHealth(http::Loop* loop, std::function<void(absl::Status)> done);
-  // May be some seconds old, as a caller with the same authorization was told: a model is asked about
-  // with every request, and rarely changes. What is older is asked for again, once for all, while
-  // they go on with what is known; after half a minute they wait.
-  // A refusal is a second old at most.
+  // May be some seconds old, as a caller with the same authorization was told: a model is asked
+  // about with every request, and rarely changes. What is older is asked for again, once for all,
+  // while they go on with what is known; after half a minute they wait. A refusal is a second old
+  // at most.
   void GetModel(const Caller& caller, Callback<v1::GetModelResponse> done);
-  // The same as the orchestrator says it now, for what is answered with nothing else of its: it knows
-  // of a token that was revoked. Asked once for all who wait for the same; UNAVAILABLE where too many
-  // callers wait.
+  // The same as the orchestrator says it now, for what is answered with nothing else of its: it
+  // knows of a token that was revoked. Asked once for all who wait for the same; UNAVAILABLE where
+  // too many callers wait.
   void AskForModel(const Caller& caller, Callback<v1::GetModelResponse> done);
 
   const BackendOptions& options() const { return options_; }

@@ -1,5 +1,5 @@
-// One Generate call to an orchestrator, as a generation sees it: a gRPC call of its own, or its part
-// of a session. Belongs to the caller's loop: called and calling back there alone.
+// One Generate call to an orchestrator, as a generation sees it: a gRPC call of its own, or its
+// part of a session. Belongs to the caller's loop: called and calling back there alone.
 #pragma once
 
 #include "absl/status/status.h"
@@ -7,7 +7,7 @@
 
 namespace sluice::gateway {
 
-// Who hears of a call; nobody does where it is gone.
+// Receives the events of a call; once it is gone they are dropped.
 class CallListener {
  public:
   virtual ~CallListener() = default;

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "services/common/num_returned.h"
 #include "services/common/random.h"
+#include "services/messages/num_returned.h"
 
 namespace sluice::gateway {
 

@@ -1,4 +1,4 @@
-// What the generations of a gateway took, for whoever watches it. Thread-safe.
+// Totals of a gateway's generations, for the page. Thread-safe.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// Names of requests and answers that nobody can guess. Thread-safe.
+// Unguessable ids of requests and responses. Thread-safe.
 #pragma once
 
 #include <string>

@@ -1,5 +1,4 @@
-// What each token stands for, as bytes: a piece of a character is no text. Fetched from the
-// backend page by page when first asked for. Thread-safe.
+// The bytes of each token. Fetched from the backend page by page on first use. Thread-safe.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// For demonstrations: ends another process of the pipeline as a crash would.
+// Kills another process of the pipeline, for demonstrations.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace sluice::gateway {
 
-// Sends SIGKILL to the stage or tokenizer that listens at `address`, if the process that started this
-// one has started it too: no other can be reached. NOT_FOUND where there is none.
+// Sends SIGKILL to the stage or tokenizer that listens at `address`, if the process that started
+// this one has started it too: no other can be reached. NOT_FOUND where there is none.
 absl::Status KillSibling(const std::string& address);
 
 }  // namespace sluice::gateway

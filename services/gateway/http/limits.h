@@ -1,4 +1,4 @@
-// What one client may cost the server. Each can be set by a flag of sluice-gateway.
+// Limits for one client. A flag of sluice-gateway sets each of them.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,5 @@
-// Which names a server is called by, and which web pages may call it: against pages that reach a
-// server of their visitor's through a name that they have resolved to its address (DNS rebinding),
-// and against calls from pages of other origins. Constant.
+// Allowed Host names and origins of web pages: protection against DNS rebinding and against calls
+// from pages of other origins. Constant.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// Which handler serves which path. Filled before the server starts, constant from then on.
+// Maps paths to handlers. Filled before the server starts, constant from then on.
 #pragma once
 
 #include <map>

@@ -1,5 +1,5 @@
-// Reads the members of a JSON object by name, so that whatever a client sends is either used,
-// knowingly passed over, or refused by name: Finish() names the first member nobody asked for.
+// Reads the members of a JSON object by name. Every member a client sends is used, deliberately
+// ignored, or rejected by name: Finish() returns an error that names the first unknown member.
 //
 // A member that is null counts as absent. The first fault is kept; reading goes on after it, so
 // that callers check once, at the end. Faults are INVALID_ARGUMENT with the payloads below.
@@ -59,7 +59,7 @@ class ObjectReader {
   bool ok() const { return status_.ok(); }
 
   std::string PathOf(absl::string_view name) const;
-  // The first fault, or that of a member nobody asked for.
+  // The first fault, or that of an unknown member.
   absl::Status Finish() const;
 
  private:

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "services/common/num_returned.h"
 #include "services/gateway/api/sent_names.h"
 #include "services/gateway/backend/random_id.h"
 #include "services/gateway/openai/error.h"
 #include "services/gateway/openai/logprobs.h"
 #include "services/gateway/openai/usage.h"
+#include "services/messages/num_returned.h"
 
 namespace sluice::gateway::openai {
 namespace {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "services/common/num_returned.h"
 #include "services/gateway/api/sent_names.h"
 #include "services/gateway/openai/error.h"
 #include "services/gateway/openai/usage.h"
+#include "services/messages/num_returned.h"
 
 namespace sluice::gateway::openai {
 namespace {

@@ -1,4 +1,4 @@
-// What a text must keep, as clients of OpenAI's API ask for it, and as vLLM does.
+// Constraints on the output: OpenAI's parameters and vLLM's.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// What OpenAI's calls that generate have in common: an id and a time, and how they name a model that
-// is not there. Belongs to the exchange's loop.
+// Common part of OpenAI's calls that generate: id, creation time, error for an unknown model.
+// Belongs to the exchange's loop.
 #pragma once
 
 #include <memory>

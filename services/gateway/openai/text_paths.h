@@ -1,5 +1,5 @@
-// What people call beside OpenAI's own paths: /tokenize and /detokenize as vLLM has them, and
-// /v1/score for the log-probability of every token of a text, or of each of several.
+// Paths beyond OpenAI's: /tokenize and /detokenize as vLLM has them, and /v1/score for the
+// log-probability of every token of a text, or of each of several.
 #pragma once
 
 #include "services/gateway/api/api_call.h"

@@ -1,4 +1,4 @@
-// How sequences ended and what they took, as OpenAI shows it.
+// Finish reasons and usage of sequences in OpenAI's format.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// How families of models write down that they call a tool. None of them has a standard; each is
-// what the family's chat template shows the model.
+// Formats in which model families write tool calls. There is no standard; each format is defined by
+// the family's chat template.
 #pragma once
 
 #include <optional>
@@ -38,8 +38,8 @@ std::string ToolFormatNames();
 // template writes the call as the model would.
 google::protobuf::RepeatedPtrField<v1::ChatMessage> ProbeMessages();
 std::string ProbeTools();
-// By the prompt that a template made of it. Where the template leaves calls out, by what it tells the
-// model about tools; kNone where it tells nothing.
+// By the prompt that a template made of it. Where the template leaves calls out, by what it tells
+// the model about tools; kNone where it tells nothing.
 ToolFormat FormatOfPrompt(absl::string_view prompt);
 
 }  // namespace sluice::gateway

@@ -1,4 +1,4 @@
-// What has become certain of a model's output.
+// A final piece of a model's output.
 #pragma once
 
 #include <string>

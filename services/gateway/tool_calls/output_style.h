@@ -1,5 +1,5 @@
-// How a model writes its output: calls of tools, reasoning, and what is for the reader. None of it
-// has a standard; each model's chat template shows it.
+// Format of a model's output: tool calls, reasoning and text. There is no standard; the model's
+// chat template defines it.
 #pragma once
 
 #include <string>

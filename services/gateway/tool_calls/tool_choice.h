@@ -1,5 +1,5 @@
-// Which tools a model is offered, and whether it must call one. What is promised beyond offering them
-// (a call that must come, arguments that keep their schema) is kept by a constraint on the text.
+// Tools offered to a model, and whether it must call one. Guarantees beyond the offer (a required
+// call, arguments that match their schema) are enforced by constrained decoding.
 #pragma once
 
 #include <optional>
@@ -29,15 +29,15 @@ struct ToolChoice {
 // "parameters"}}], schemas in their own order. Empty without tools.
 std::string ToolsJson(const std::vector<OfferedTool>& tools);
 
-// The tool that the answer calls whatever happens: then the text is its arguments alone. Empty where
-// there is a choice.
+// The tool that the answer calls whatever happens: then the text is its arguments alone. Empty
+// where there is a choice.
 std::string OnlyTool(const ToolChoice& choice);
 
 // How the model writes a required call of one among several tools, whatever its family's format is.
 constexpr ToolFormat kRequiredFormat = ToolFormat::kMistral;
 
-// What makes a model that writes calls as `format` keep the choice; nothing where nothing is promised.
-// INVALID_ARGUMENT where `strict` can't be kept in that format.
+// What makes a model that writes calls as `format` keep the choice; nothing where nothing is
+// promised. INVALID_ARGUMENT where `strict` can't be kept in that format.
 absl::StatusOr<std::optional<v1::Constraint>> ToolConstraint(const ToolChoice& choice,
                                                              ToolFormat format);
 

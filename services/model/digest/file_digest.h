@@ -1,5 +1,5 @@
-// What a file says, in 64 hexadecimal digits: SHA-256 over the SHA-256 of each of its runs of 16 MiB,
-// in their order, so that all CPUs can read a large file at a time.
+// Digest of a file's contents, 64 hexadecimal digits: SHA-256 over the SHA-256 of each of its runs
+// of 16 MiB, in their order, so that all CPUs can read a large file at a time.
 #pragma once
 
 #include <cstdint>

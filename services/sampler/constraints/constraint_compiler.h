@@ -1,4 +1,4 @@
-// From the constraint of a message to the grammar of the texts that keep it. Pure; thread-safe.
+// Compiles the constraint of a message to a grammar. Pure; thread-safe.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,6 @@
-// The constraints that this process has compiled, for each owner by itself: made beside the steps, in
-// the owner's share of the time, and kept while there is room. What was refused is kept too, so that
-// it is not tried again and again. Thread-safe.
+// The constraints that this process has compiled, for each owner by itself: made beside the steps,
+// in the owner's share of the time, and kept while there is room. What was refused is kept too, so
+// that it is not tried again and again. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -18,10 +18,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "services/common/fair_work.h"
 #include "services/constraint/engine/matcher.h"
 #include "services/constraint/engine/token_vocabulary.h"
 #include "services/sampler/constraints/mask_queue.h"
+#include "services/work/fair_work.h"
 #include "sluice/v1/sampler.pb.h"
 
 namespace sluice {
@@ -65,10 +65,10 @@ class ConstraintStore {
   // at once where that is known, else from another thread. RESOURCE_EXHAUSTED where too many of the
   // owner's wait or what texts use takes too much.
   Ticket Prepare(const v1::Constraint& constraint, const WorkOwner& owner, Callback callback);
-  // The same for a sequence that is under way: it is not refused for want of room.
+  // The same for a sequence that is under way: it is not refused for lack of room.
   Ticket Need(const v1::Constraint& constraint, const WorkOwner& owner, Callback callback);
-  // Calls back with CANCELLED, unless the constraint is known; what nobody waits for is not compiled,
-  // or no further.
+  // Calls back with CANCELLED, unless the constraint is known; what no caller waits for is not
+  // compiled, or no further.
   void Leave(Ticket ticket);
 
   // What it holds.
@@ -83,10 +83,10 @@ class ConstraintStore {
     std::string key;
     WorkOwner owner;
     std::string constraint;  // serialized
-    bool needs_room = true;  // false: somebody called Need()
+    bool needs_room = true;  // false: Need() was called
     std::optional<Result> result;
     std::vector<Waiter> waiters;
-    std::stop_source stop;  // of compiling it: nobody waits for it any more
+    std::stop_source stop;  // of compiling it: no caller waits for it any more
   };
   using Entries = std::list<Entry>;
 
@@ -97,12 +97,13 @@ class ConstraintStore {
   // Adds one, and a job that compiles it once the vocabulary is known. An error: there is no room.
   absl::StatusOr<Entry*> Add(Entry entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status AddJob(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Takes the waiter's callback from its entry, and with the last one the entry; null: there is none.
+  // Takes the waiter's callback from its entry, and with the last one the entry; null: there is
+  // none.
   Callback TakeWaiter(Ticket ticket) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Nobody waits for an entry without a result any more.
   void Drop(Entries::iterator entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Measures what there is, and forgets what nobody uses where it is too much.
+  // Measures memory, and evicts unused constraints above the limit.
   void ForgetUnused() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   void MakeVocabulary(v1::ConstraintVocabulary told);

@@ -1,4 +1,4 @@
-// What a function of ours was called with, bound to its parameters as Python does.
+// Arguments of a call, bound to parameters as Python does.
 #pragma once
 
 #include <initializer_list>

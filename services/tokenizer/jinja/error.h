@@ -1,4 +1,4 @@
-// What can be wrong with a template or its context, and where in the template. A plain value.
+// Error in a template or its context, with its position. A plain value.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// Jinja's filters: what stands behind "|".
+// Jinja's filters, applied with "|".
 #pragma once
 
 #include <array>

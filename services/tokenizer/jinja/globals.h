@@ -1,5 +1,5 @@
-// What a template can call without being given it: range, dict, namespace, cycler, joiner, and
-// what Hugging Face adds: raise_exception, strftime_now.
+// Global functions of templates: range, dict, namespace, cycler, joiner, and what Hugging Face
+// adds: raise_exception, strftime_now.
 #pragma once
 
 #include <optional>

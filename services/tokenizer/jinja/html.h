@@ -1,4 +1,4 @@
-// What HTML needs escaped: for the filters `escape` and `safe`.
+// HTML escaping for the filters `escape` and `safe`.
 #pragma once
 
 #include "services/tokenizer/jinja/run.h"

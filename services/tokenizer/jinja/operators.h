@@ -1,4 +1,4 @@
-// Python's arithmetic, and what stands on the left of "." and "[".
+// Python's arithmetic, attribute access and subscription.
 #pragma once
 
 #include <string_view>

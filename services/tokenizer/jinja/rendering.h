@@ -1,4 +1,4 @@
-// What a template wrote. A plain value.
+// Output of a template. A plain value.
 #pragma once
 
 #include <string>

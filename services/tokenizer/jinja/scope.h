@@ -13,7 +13,7 @@ namespace sluice::jinja {
 struct Scope {
   explicit Scope(std::shared_ptr<Scope> outer) : parent(std::move(outer)) {}
 
-  // nullptr where nobody has it.
+  // nullptr where it is not defined.
   const Value* Find(std::string_view name) const;
   // `name` must live as long as the template.
   void Set(std::string_view name, Value value);

@@ -1,4 +1,4 @@
-// Jinja's tests: what stands behind `is`.
+// Jinja's tests, applied with `is`.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// What Python's str does to texts, with the marks of what came with the context kept.
+// Methods of Python's str; marks of text that came with the context are kept.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// What becomes of the delimiters when a text is split at them.
+// Handling of delimiters when a text is split.
 #pragma once
 
 #include <optional>

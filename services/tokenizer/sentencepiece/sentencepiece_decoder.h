@@ -1,5 +1,5 @@
-// What SentencePiece makes of pieces: their visible spaces become spaces, but for the one that was
-// put in front of the text, and byte pieces text.
+// SentencePiece's decoder: visible spaces become spaces, the space that was added in front is
+// removed, and byte pieces become text.
 #pragma once
 
 #include <memory>

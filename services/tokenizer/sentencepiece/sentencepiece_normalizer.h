@@ -1,5 +1,5 @@
-// What SentencePiece does to a text before its model sees it: its character map, the removal of
-// superfluous spaces, a space in front, and a visible character for each space.
+// SentencePiece's normalizer: its character map, the removal of superfluous spaces, a space in
+// front, and a visible character for each space.
 #pragma once
 
 #include <memory>

@@ -14,7 +14,7 @@ namespace sluice {
 template <typename T>
 class ObjectPool {
  public:
-  // At most `max_idle` objects are kept while nobody uses them.
+  // At most `max_idle` unused objects are kept.
   explicit ObjectPool(size_t max_idle) : max_idle_(max_idle) {}
 
   // An object on loan; goes back when it ends. The pool must outlive it.

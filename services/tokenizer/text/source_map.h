@@ -1,5 +1,5 @@
-// Where the bytes of a changed text come from in the original one. A text that is an unchanged part
-// of the original needs no table. Immutable once built; the original must outlive it.
+// Maps the bytes of a changed text to the original one. A text that is an unchanged part of the
+// original needs no table. Immutable once built; the original must outlive it.
 #pragma once
 
 #include <cstddef>

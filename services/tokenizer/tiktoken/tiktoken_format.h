@@ -1,4 +1,5 @@
-// What a tiktoken rank file leaves out: how text is split, and the special tokens. A plain value.
+// Split expression and special tokens of a tiktoken model, which its rank file does not contain. A
+// plain value.
 #pragma once
 
 #include <optional>

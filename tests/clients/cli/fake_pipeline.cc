@@ -8,8 +8,8 @@
 #include "absl/synchronization/mutex.h"
 #include "clients/cli/cli.h"
 #include "clients/cli/command_table.h"
-#include "services/common/server.h"
 #include "services/common/status.h"
+#include "services/rpc/server.h"
 #include "sluice/v1/generation.grpc.pb.h"
 
 namespace sluice::testing {

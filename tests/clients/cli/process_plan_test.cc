@@ -14,8 +14,8 @@
 #include "kernels/gpu/gpu_devices.h"
 #include "orchestrator/drafts/draft_mode.h"
 #include "orchestrator/drafts/draft_policy.h"
-#include "services/common/log.h"
-#include "services/common/log_format.h"
+#include "services/process/log.h"
+#include "services/process/log_format.h"
 #include "tests/services/model/model_folder.h"
 
 namespace sluice::testing {
@@ -245,8 +245,8 @@ TEST(ProcessPlanTest, SharesThreadsAndCpusOutAmongStages) {
   EXPECT_THAT(lines[3], HasSubstr(" --cpus 2-3"));
 }
 
-// Stages compute different steps at the same time, ranks one together; head and table have their turn
-// while shards wait.
+// Stages compute different steps at the same time, ranks one together; head and table have their
+// turn while shards wait.
 TEST(ProcessPlanTest, SharesCoresOfSmallAndLargeMachinesOut) {
   struct Case {
     int threads, pp, tp;
@@ -364,7 +364,8 @@ TEST(ProcessPlanTest, ADraftModelHasProcessesOfItsOwn) {
   EXPECT_THAT(CommandLines(spec)[6], HasSubstr("--kv_cache_mib 7 "));
 }
 
-// Whether the parser that an option's value comes to knows the word; nullopt: the test doesn't know it.
+// Whether the parser that an option's value comes to knows the word; nullopt: the test doesn't know
+// it.
 std::optional<bool> IsKnown(const std::string& option, const std::string& word) {
   if (option == "weights" || option == "draft_weights") return ParseWeightType(word).ok();
   if (option == "kv_dtype") return ParseKvDType(word).ok();

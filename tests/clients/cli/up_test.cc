@@ -20,7 +20,7 @@
 #include "clients/cli/event_fd.h"
 #include "clients/cli/health_probe.h"
 #include "clients/cli/listen_port.h"
-#include "services/common/termination_log.h"
+#include "services/process/termination_log.h"
 #include "tests/clients/cli/fake_pipeline.h"
 #include "tests/services/model/model_folder.h"
 

@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "clients/cpp/call.h"
-#include "services/common/stop_signal.h"
+#include "services/process/stop_signal.h"
 #include "tests/clients/cli/fake_pipeline.h"
 
 namespace sluice::testing {

@@ -1,6 +1,6 @@
-// The tile unit of AMX in plain loops, as the manual words it, adding up in the order that was found
-// on hardware (docs/decisions/045): kernels on tiles are tested on machines without one. A unit by
-// type (Tiles of gemm_amx-inl.h): one thread at a time.
+// The tile unit of AMX in plain loops, as the manual words it, adding up in the order that was
+// found on hardware (docs/decisions/030): kernels on tiles are tested on machines without one. A
+// unit by type (Tiles of gemm_amx-inl.h): one thread at a time.
 #pragma once
 
 #include <cmath>

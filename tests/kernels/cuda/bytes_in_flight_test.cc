@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "kernels/cuda/attention_plan.h"
+#include "kernels/cuda/attention_shape.h"
 #include "kernels/cuda/gemm_plan.h"
-#include "kernels/cuda/kernels/attention_shape.h"
 
 namespace sluice::cuda {
 namespace {
@@ -16,7 +16,8 @@ constexpr int kMultiprocessors = 132;
 constexpr int64_t kSharedOfBlock = 227 << 10, kSharedOfAll = 228 << 10, kReserved = 1 << 10;
 constexpr int64_t kThreadsOfAll = 2048;
 constexpr double kBytesPerSecond = 4.3e12;  // copies, as seen
-// From a request to its data while memory is busy: about 0.5 us where it is idle, and as much again.
+// From a request to its data while memory is busy: about 0.5 us where it is idle, and as much
+// again.
 constexpr double kLatencySeconds = 1e-6;
 
 // What a multiprocessor must have under way to get its share of the bandwidth.
@@ -84,8 +85,8 @@ TEST(BytesInFlight, DecodeProductsKeepMemoryBusy) {
   }
 }
 
-// Blocks that begin when others end find memory idle at the end. The head's are so many that it is for
-// a small part of them.
+// Blocks that begin when others end find memory idle at the end. The head's are so many that it is
+// for a small part of them.
 TEST(BytesInFlight, DecodeProductsOnHopperAreOneWaveOfBlocks) {
   for (const Matrix& matrix : kMatrices) {
     for (const ImageFormat format :
@@ -101,7 +102,8 @@ TEST(BytesInFlight, DecodeProductsOnHopperAreOneWaveOfBlocks) {
 }
 
 TEST(BytesInFlight, DecodeAttentionKeepsMemoryBusy) {
-  // Heads of 128 in BF16: a tile of keys and values on its way in each of a multiprocessor's blocks.
+  // Heads of 128 in BF16: a tile of keys and values on its way in each of a multiprocessor's
+  // blocks.
   constexpr int64_t kBlocks =
       BlocksAtATime(AttentionSharedBytesOf(128, DType::kBF16, kRowsOfTile, 2));
   static_assert(kBlocks == AttentionBlockShape<128, DType::kBF16, kRowsOfTile>::kLeastBlocks);

@@ -14,7 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "services/common/server.h"
+#include "services/rpc/server.h"
 #include "sluice/v1/generation_session.grpc.pb.h"
 
 namespace sluice {

@@ -12,9 +12,9 @@
 
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "services/common/retry_info.h"
-#include "services/common/server.h"
 #include "services/common/status.h"
+#include "services/messages/retry_info.h"
+#include "services/rpc/server.h"
 #include "sluice/v1/generation_session.grpc.pb.h"
 
 namespace sluice {

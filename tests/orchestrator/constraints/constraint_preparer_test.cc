@@ -1,4 +1,5 @@
-// How a constraint comes to the sampler: vocabulary first, once, and again to a sampler that is new.
+// How a constraint comes to the sampler: vocabulary first, once, and again to a sampler that is
+// new.
 #include "orchestrator/constraints/constraint_preparer.h"
 
 #include <gmock/gmock.h>
@@ -98,10 +99,10 @@ struct ConstraintPreparerTest : testing::Test {
         server->InProcessChannel({}));
   }
 
-  absl::StatusOr<std::shared_ptr<const KeptConstraint>> Prepare() {
+  absl::StatusOr<std::shared_ptr<const ConstraintSpec>> Prepare() {
     v1::Constraint constraint;
     constraint.set_regex("a");
-    absl::StatusOr<std::shared_ptr<const KeptConstraint>> result;
+    absl::StatusOr<std::shared_ptr<const ConstraintSpec>> result;
     absl::Notification done;
     preparer->Prepare(constraint,
                       {.deadline = SteadyTime::Now() + absl::Seconds(30),

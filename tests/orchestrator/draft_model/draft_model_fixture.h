@@ -69,7 +69,7 @@ class PipelineReplica final : public Replica {
     fake_.Submit(step, chains);
     sent_.push_back({step.id, rows.size(), step.num_tokens()});
   }
-  void GiveUp(const absl::Status& status) override { given_up = status; }
+  void MarkFailed(const absl::Status& status) override { given_up = status; }
   const Topology& topology() const override { return topology_; }
   std::shared_ptr<const std::vector<ReplicaProcess>> processes() const override {
     return std::make_shared<std::vector<ReplicaProcess>>();

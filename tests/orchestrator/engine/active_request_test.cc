@@ -90,7 +90,7 @@ TEST(ActiveRequest, ReadsTokensWhereOptionsDependOnThem) {
   penalised.sampling.repetition_penalty = 1.5F;
   EXPECT_TRUE(Make(std::move(penalised), {70}).request->reads_tokens());
   EngineRequest constrained = Request(1);
-  constrained.constraint = std::make_shared<const KeptConstraint>();
+  constrained.constraint = std::make_shared<const ConstraintSpec>();
   EXPECT_TRUE(Make(std::move(constrained), {70}).request->reads_tokens());
 }
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "services/common/retry_info.h"
+#include "services/messages/retry_info.h"
 #include "tests/orchestrator/engine/recording_sink.h"
 #include "tests/orchestrator/kv_cache/kv_cache_saboteur.h"
 
@@ -48,7 +48,7 @@ class ObedientReplica final : public Replica {
   // Before it was ever ready.
   void BeAnothers() {
     events_.clear();
-    events_.emplace_back(ReplicaTaken{absl::AlreadyExistsError("orchestrator old has it")});
+    events_.emplace_back(ReplicaStandby{absl::AlreadyExistsError("orchestrator old has it")});
   }
 
   void Advance(SteadyTime) override {}
@@ -68,7 +68,7 @@ class ObedientReplica final : public Replica {
     }
     sent_.push_back(std::move(executed));
   }
-  void GiveUp(const absl::Status& status) override { ADD_FAILURE() << "given up: " << status; }
+  void MarkFailed(const absl::Status& status) override { ADD_FAILURE() << "given up: " << status; }
   const Topology& topology() const override { return topology_; }
   std::shared_ptr<const std::vector<ReplicaProcess>> processes() const override {
     return std::make_shared<std::vector<ReplicaProcess>>();
@@ -437,13 +437,13 @@ TEST_F(OverloadTest, SaysASecondWhereNoRateIsKnown) {
 TEST_F(EngineCoreTest, PausesARequestWhoseClientDoesNotRead) {
   const auto sink = Submit(Request("slow", 6, 4));
   Step();
-  core().SetReading(last_id_, false);
+  core().SetBackpressured(last_id_, true);
   Step();  // what was under way comes
   for (int i = 0; i < 5; ++i) Step();
   EXPECT_EQ(Named("slow").at(0).phase, RequestPhase::kPaused);
   EXPECT_EQ(core().status().target().scheduler.kv_cache.used_blocks, 0);
   EXPECT_EQ(sink->tokens().size(), 2u);
-  core().SetReading(last_id_, true);
+  core().SetBackpressured(last_id_, false);
   core().Advance(now_);
   for (int i = 0; i < 5; ++i) Step();
   ASSERT_TRUE(sink->end().has_value());
@@ -453,7 +453,7 @@ TEST_F(EngineCoreTest, PausesARequestWhoseClientDoesNotRead) {
 
 TEST_F(EngineCoreTest, EndsARequestWhoseClientHasNotReadForTooLong) {
   const auto sink = Submit(Request("slow", 6, 4));
-  core().SetReading(last_id_, false);
+  core().SetBackpressured(last_id_, true);
   Step();
   now_ = now_ + absl::Seconds(59);
   const SteadyTime wake = core().Advance(now_);
@@ -489,7 +489,7 @@ TEST_F(EngineCoreTest, CountsBooksThatAreWrong) {
 // ---- Masks that take long ----
 
 EngineRequest Constrained(EngineRequest request) {
-  request.constraint = std::make_shared<const KeptConstraint>();
+  request.constraint = std::make_shared<const ConstraintSpec>();
   return request;
 }
 

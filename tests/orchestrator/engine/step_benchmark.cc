@@ -1,15 +1,16 @@
-// What a step costs the orchestrator: taking its results, telling requests of their tokens, planning
-// the next one and making its messages, down to their bytes; over the sequences that run, those that
-// wait, and the blocks that each has. Stages answer at once. Every run is checked: the steps choose a
-// token for every sequence that runs. Times are of the thread's own processor time, so that other load
-// on the machine shows less.
+// What a step costs the orchestrator: taking its results, telling requests of their tokens,
+// planning the next one and making its messages, down to their bytes; over the sequences that run,
+// those that wait, and the blocks that each has. Stages answer at once. Every run is checked: the
+// steps choose a token for every sequence that runs. Times are of the thread's own processor time,
+// so that other load on the machine shows less.
 //
 //   sluice-step-bench [--svg=FILE]
 //   sluice-step-bench --running=256 [--waiting=4096] [--prompt=200] [--answer=128] [--drafts=0]
 //                     [--steps=4000] [--runs=3]
 //
-// The same steps are taken `--runs` times. "p50" and "p99" are of all times; "own p99" is of the shortest
-// time of each step: what it costs by itself, without the interrupts and the like that befell the thread.
+// The same steps are taken `--runs` times. "p50" and "p99" are of all times; "own p99" is of the
+// shortest time of each step: what it costs by itself, without the interrupts and the like that
+// befell the thread.
 #include <time.h>
 
 #include <algorithm>
@@ -32,7 +33,7 @@
 #include "orchestrator/engine/engine_core.h"
 #include "orchestrator/pipeline/sampler_plans.h"
 #include "orchestrator/pipeline/step_messages.h"
-#include "services/common/log.h"
+#include "services/process/log.h"
 
 ABSL_FLAG(std::string, svg, "", "also draws the first table into this file");
 ABSL_FLAG(int, running, 0, "measures a load of so many running sequences alone");
@@ -95,7 +96,7 @@ class InstantReplica final : public Replica {
   void Advance(SteadyTime) override {}
   SteadyTime NextWake() const override { return SteadyTime::InfiniteFuture(); }
   std::vector<ReplicaEvent> TakeEvents() override { return std::exchange(events_, {}); }
-  void GiveUp(const absl::Status& status) override { SLUICE_CHECK(status.ok()); }
+  void MarkFailed(const absl::Status& status) override { SLUICE_CHECK(status.ok()); }
   const Topology& topology() const override { return topology_; }
   std::shared_ptr<const std::vector<ReplicaProcess>> processes() const override {
     return processes_;

@@ -11,7 +11,7 @@ namespace {
 TEST(Suspects, AreNotTriedForOneLoss) {
   Suspects suspects(3);
   EXPECT_EQ(suspects.OnLoss({1, 2, 3}), std::nullopt);
-  EXPECT_EQ(suspects.on_trial(), std::nullopt);
+  EXPECT_EQ(suspects.isolated_request(), std::nullopt);
   EXPECT_EQ(suspects.num_losses(2), 1);
   EXPECT_EQ(suspects.num_losses(9), 0);
 }
@@ -21,11 +21,11 @@ TEST(Suspects, StandTrialOneAfterTheOtherAfterASecondLoss) {
   EXPECT_EQ(suspects.OnLoss({1, 2, 3}), std::nullopt);
   suspects.Clear(2);  // it had a token in between
   EXPECT_EQ(suspects.OnLoss({1, 2, 3}), std::nullopt);
-  EXPECT_EQ(suspects.on_trial(), 1u);
+  EXPECT_EQ(suspects.isolated_request(), 1u);
   suspects.Clear(1);
-  EXPECT_EQ(suspects.on_trial(), 3u);
+  EXPECT_EQ(suspects.isolated_request(), 3u);
   suspects.Clear(3);
-  EXPECT_EQ(suspects.on_trial(), std::nullopt);
+  EXPECT_EQ(suspects.isolated_request(), std::nullopt);
 }
 
 TEST(Suspects, AreConvictedByLossesAtTheEndOfWhichTheyWereAlone) {
@@ -39,7 +39,7 @@ TEST(Suspects, AreNotConvictedByFewLosses) {
   Suspects suspects(2);
   EXPECT_EQ(suspects.OnLoss({7}), std::nullopt);
   EXPECT_EQ(suspects.OnLoss({7}), std::nullopt);
-  EXPECT_EQ(suspects.on_trial(), 7u);
+  EXPECT_EQ(suspects.isolated_request(), 7u);
   EXPECT_EQ(suspects.OnLoss({7}), 7u);
 }
 
@@ -48,17 +48,17 @@ TEST(Suspects, AreTriedFirstWhereMostLossesSpeakAgainstThem) {
   suspects.OnLoss({4, 5});
   suspects.OnLoss({4, 5});
   suspects.OnLoss({5});
-  EXPECT_EQ(suspects.on_trial(), 5u);
+  EXPECT_EQ(suspects.isolated_request(), 5u);
 }
 
 TEST(Suspects, RunWithTheOthersOnceMoreWhereTheyCannotRunAlone) {
   Suspects suspects(9);
   suspects.OnLoss({4});
   suspects.OnLoss({4});
-  suspects.Excuse(4);
-  EXPECT_EQ(suspects.on_trial(), std::nullopt);
+  suspects.Release(4);
+  EXPECT_EQ(suspects.isolated_request(), std::nullopt);
   suspects.OnLoss({4, 5});
-  EXPECT_EQ(suspects.on_trial(), 4u);
+  EXPECT_EQ(suspects.isolated_request(), 4u);
 }
 
 TEST(Suspects, AreForgottenOnceTheyAreGone) {
@@ -67,7 +67,7 @@ TEST(Suspects, AreForgottenOnceTheyAreGone) {
   suspects.OnLoss({4, 5});
   suspects.KeepOnly([](RequestId request) { return request == 5; });
   EXPECT_EQ(suspects.num_losses(4), 0);
-  EXPECT_EQ(suspects.on_trial(), 5u);
+  EXPECT_EQ(suspects.isolated_request(), 5u);
 }
 
 }  // namespace

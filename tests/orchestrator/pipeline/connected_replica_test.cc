@@ -66,8 +66,8 @@ class Wired final : private EventLoop::Task {
   void Execute(const Step& step, const std::vector<RowRequest>& rows) {
     loop_.post()([this, step, rows] { replica_.Execute(step, rows); });
   }
-  void GiveUp(const absl::Status& status) {
-    loop_.post()([this, status] { replica_.GiveUp(status); });
+  void MarkFailed(const absl::Status& status) {
+    loop_.post()([this, status] { replica_.MarkFailed(status); });
   }
   std::vector<uint64_t> epochs() const {
     absl::MutexLock lock(&mutex_);
@@ -470,7 +470,7 @@ TEST(ConnectedReplica, CountsAsLostOnceItIsGivenUp) {
   wired.stages.BringUpAll();
   wired.Start();
   ASSERT_TRUE(Await([&] { return wired.epochs().size() == 1; }));
-  wired.GiveUp(absl::DeadlineExceededError("it hangs"));
+  wired.MarkFailed(absl::DeadlineExceededError("it hangs"));
   ASSERT_TRUE(Await([&] { return wired.epochs().size() == 2; }));
   ASSERT_EQ(wired.losses().size(), 1u);
   EXPECT_EQ(wired.losses()[0].status, absl::DeadlineExceededError("it hangs"));

@@ -11,12 +11,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
-#include "services/common/lane_offer.h"
-#include "services/common/run_stream.h"
-#include "services/common/server.h"
-#include "services/common/wiring_message.h"
 #include "services/lane/lane_inbox.h"
 #include "services/lane/lane_outbox.h"
+#include "services/messages/wiring_message.h"
+#include "services/rpc/server.h"
+#include "services/stage/lane_offer.h"
+#include "services/stage/run_stream.h"
 #include "sluice/v1/sampler.grpc.pb.h"
 #include "tests/kernels/testing/test_wiring.h"
 

@@ -41,7 +41,7 @@ class ScriptedReplica final : public Replica {
     for (RowResult& row : executed.rows) row.token = 7;
     sent.push_back(std::move(executed));
   }
-  void GiveUp(const absl::Status& status) override { given_up = status; }
+  void MarkFailed(const absl::Status& status) override { given_up = status; }
   const Topology& topology() const override { return topology_; }
   std::shared_ptr<const std::vector<ReplicaProcess>> processes() const override {
     return std::make_shared<std::vector<ReplicaProcess>>(2);
@@ -103,7 +103,7 @@ class ModelRunnerTest : public ::testing::Test, private ModelRunner::Owner {
  private:
   void DescribeRows(const sluice::Step& step, std::vector<RowRequest>& rows) override {
     static const SamplingOptions kOptions;
-    static const KeptConstraint kConstraint;
+    static const ConstraintSpec kConstraint;
     for (const Segment& segment : step.segments) {
       for (size_t i = 0; i < segment.rows.size(); ++i) {
         RowRequest& row = rows.emplace_back();
@@ -318,7 +318,7 @@ TEST_F(ModelRunnerTest, BeginsAnewWithAReplicaOfOtherArithmetic) {
 }
 
 TEST_F(ModelRunnerTest, PassesOnThatAnotherOrchestratorHasTheReplica) {
-  replica_.events.emplace_back(ReplicaTaken{absl::AlreadyExistsError("another")});
+  replica_.events.emplace_back(ReplicaStandby{absl::AlreadyExistsError("another")});
   Turn();
   EXPECT_THAT(events_, ElementsAre("standby"));
   EXPECT_FALSE(runner().ready());

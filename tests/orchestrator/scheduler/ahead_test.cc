@@ -99,7 +99,7 @@ TEST_F(AheadTest, WaitsWhereSomebodyNeedsTheBlocksOfThoseInFlight) {
 }
 
 TEST_F(AheadTest, StopsBeforeALengthWithOtherKeys) {
-  options_.longest_like = [](int32_t length) { return length <= 4 ? 4 : 1000; };
+  options_.rope_length_class = [](int32_t length) { return length <= 4 ? 4 : 1000; };
   Add(Spec(1, 3, 5));
   const Step first = Plan(), second = Plan();
   EXPECT_EQ(second.segments[0].sequence_length, 4);

@@ -211,7 +211,7 @@ TEST_F(DraftsTest, ALostStepIsComputedAgain) {
 }
 
 TEST_F(DraftsTest, KeysOfAnotherLengthAreNotDrafted) {
-  options_.longest_like = [](int32_t length) { return length <= 6 ? 6 : 100; };
+  options_.rope_length_class = [](int32_t length) { return length <= 6 ? 6 : 100; };
   Begin(Drafted(1, 3, 20, 8));
   drafts_.drafts[1] = {11, 12, 13, 14, 15};
   const Step step = Plan();

@@ -36,18 +36,18 @@ inline uint64_t Extend(uint64_t hash, TokenId token) {
 
 inline TokenId NextToken(uint64_t hash) { return static_cast<TokenId>(hash % kFakeVocabulary); }
 
-// SchedulerOptions::longest_like.
-using LongestLike = std::function<int32_t(int32_t length)>;
+// SchedulerOptions::rope_length_class.
+using RopeLengthClass = std::function<int32_t(int32_t length)>;
 
 // What the chain of a sequence of `length` tokens begins with.
-inline uint64_t ChainStart(const LongestLike& longest_like, int32_t length) {
-  return longest_like ? static_cast<uint64_t>(longest_like(length)) : 0;
+inline uint64_t ChainStart(const RopeLengthClass& rope_length_class, int32_t length) {
+  return rope_length_class ? static_cast<uint64_t>(rope_length_class(length)) : 0;
 }
 
 // The hash at every position of `tokens`.
 inline std::vector<uint64_t> HashChain(const std::vector<TokenId>& tokens,
-                                       const LongestLike& longest_like) {
-  const uint64_t start = ChainStart(longest_like, static_cast<int32_t>(tokens.size()));
+                                       const RopeLengthClass& rope_length_class) {
+  const uint64_t start = ChainStart(rope_length_class, static_cast<int32_t>(tokens.size()));
   std::vector<uint64_t> chain;
   for (const TokenId token : tokens)
     chain.push_back(Extend(chain.empty() ? start : chain.back(), token));
@@ -56,9 +56,9 @@ inline std::vector<uint64_t> HashChain(const std::vector<TokenId>& tokens,
 
 class FakeReplica {
  public:
-  FakeReplica(int32_t num_blocks, int32_t block_size, LongestLike longest_like)
+  FakeReplica(int32_t num_blocks, int32_t block_size, RopeLengthClass rope_length_class)
       : block_size_(block_size),
-        longest_like_(std::move(longest_like)),
+        rope_length_class_(std::move(rope_length_class)),
         memory_(static_cast<size_t>(num_blocks) * block_size, kEmpty) {}
 
   // Sends a step to the replica. `chains` has, per segment, the hashes that its sequence's true
@@ -151,8 +151,9 @@ class FakeReplica {
     const auto count = static_cast<int32_t>(segment.tokens.size());
     for (int32_t offset = 0; offset < count; ++offset) {
       const int32_t position = segment.first_position + offset;
-      const uint64_t before = position == 0 ? ChainStart(longest_like_, segment.sequence_length)
-                                            : Slot(segment, position - 1);
+      const uint64_t before = position == 0
+                                  ? ChainStart(rope_length_class_, segment.sequence_length)
+                                  : Slot(segment, position - 1);
       Slot(segment, position) =
           submitted.spoiled ? kGarbage : Extend(before, TokenOf(segment, offset));
     }
@@ -176,7 +177,7 @@ class FakeReplica {
   }
 
   int32_t block_size_;
-  LongestLike longest_like_;
+  RopeLengthClass rope_length_class_;
   std::vector<uint64_t> memory_;                       // by slot
   std::map<SequenceId, std::vector<BlockId>> tables_;  // as the steps have told them
   std::deque<Submitted> queue_;

@@ -10,7 +10,7 @@ using ::testing::ElementsAre;
 class LengthsTest : public SchedulerTest {
  protected:
   LengthsTest() {
-    options_.longest_like = [](int32_t length) { return length <= 6 ? 6 : 1000; };
+    options_.rope_length_class = [](int32_t length) { return length <= 6 ? 6 : 1000; };
   }
 };
 

@@ -79,7 +79,7 @@ TEST_F(PrefixTest, SaltsKeepSequencesApart) {
 }
 
 TEST_F(PrefixTest, LengthsOfAnotherKindFindNothing) {
-  options_.longest_like = [](int32_t length) { return length <= 8 ? 8 : 1000; };
+  options_.rope_length_class = [](int32_t length) { return length <= 8 ? 8 : 1000; };
   RunToEnd(Sharing(1, 8, 1));
   Add(Sharing(2, 9, 5));
   EXPECT_THAT(Parts(PlanAndCommit()), ElementsAre(Part{2, 0, 9}));

@@ -8,12 +8,12 @@ namespace sluice {
 namespace {
 
 // Goes on after the resumed tokens.
-SoloRun RunAlone(const SequenceSpec& spec, const LongestLike& longest_like) {
+SoloRun RunAlone(const SequenceSpec& spec, const RopeLengthClass& rope_length_class) {
   SoloRun run = {.tokens = spec.prompt};
   run.tokens.insert(run.tokens.end(), spec.resumed_tokens.begin(), spec.resumed_tokens.end());
   const auto resumed = static_cast<int32_t>(spec.resumed_tokens.size());
   for (int32_t i = resumed; i < spec.max_new_tokens; ++i) {
-    const TokenId token = NextToken(HashChain(run.tokens, longest_like).back());
+    const TokenId token = NextToken(HashChain(run.tokens, rope_length_class).back());
     run.tokens.push_back(token);
     if (std::count(spec.stop_tokens.begin(), spec.stop_tokens.end(), token) > 0) {
       run.reason = FinishReason::kStop;
@@ -64,7 +64,7 @@ void RandomSchedule::RandomOperation() {
 }
 
 // Keys of all lengths alike, of two kinds, or others at every length beyond some.
-LongestLike RandomSchedule::RandomLengths() {
+RopeLengthClass RandomSchedule::RandomLengths() {
   const int kind = Pick(1, 4), limit = Pick(1, 30);
   if (kind == 1) return [limit](int32_t length) { return length <= limit ? limit : 60; };
   if (kind == 2) return [limit](int32_t length) { return std::max(length, limit); };
@@ -100,14 +100,14 @@ SequenceSpec RandomSchedule::RandomSpec() {
 std::vector<TokenId> RandomSchedule::Endless(const SoloRun& solo) const {
   std::vector<TokenId> tokens = solo.tokens;
   for (int i = 0; i < std::max(options_.steps_ahead, kMostDrafts); ++i) {
-    tokens.push_back(NextToken(HashChain(tokens, options_.longest_like).back()));
+    tokens.push_back(NextToken(HashChain(tokens, options_.rope_length_class).back()));
   }
   return tokens;
 }
 
 void RandomSchedule::AddSequence() {
   Client client = {.serial = next_serial_++, .spec = RandomSpec()};
-  client.solo = RunAlone(client.spec, options_.longest_like);
+  client.solo = RunAlone(client.spec, options_.rope_length_class);
   client.endless = Endless(client.solo);
   const auto num_prompt = static_cast<int>(client.spec.prompt.size());
   const int num_generated = static_cast<int>(client.solo.tokens.size()) - num_prompt;
@@ -163,7 +163,7 @@ void RandomSchedule::ForkOne() {
     return;
   }
   ASSERT_TRUE(status.ok()) << status;
-  child.solo = RunAlone(child.spec, options_.longest_like);
+  child.solo = RunAlone(child.spec, options_.rope_length_class);
   child.endless = Endless(child.solo);
   clients_.emplace(fork.to, std::move(child));
   ++coverage_.forks;
@@ -188,9 +188,10 @@ void RandomSchedule::PlanStep() {
       ++in_flight.num_rows;
     }
     const auto end = client.endless.begin() + segment.sequence_length;
-    chains.push_back(HashChain({client.endless.begin(), end}, options_.longest_like));
+    chains.push_back(HashChain({client.endless.begin(), end}, options_.rope_length_class));
     coverage_.ahead += segment.chosen_by.has_value();
-    coverage_.other_lengths += options_.longest_like != nullptr && segment.first_position == 0 &&
+    coverage_.other_lengths += options_.rope_length_class != nullptr &&
+                               segment.first_position == 0 &&
                                client.tokens.size() > client.spec.prompt.size();
   }
   in_flight_.push_back(in_flight);

@@ -65,11 +65,11 @@ class RandomSchedule {
                  .max_positions = 60,
                  .max_inflight_steps = Pick(1, 4),
                  .steps_ahead = Pick(0, 2),
-                 .longest_like = RandomLengths(),
+                 .rope_length_class = RandomLengths(),
                  .tenant_policies = [this] { return policies_; },
                  .drafts = Pick(0, 1) == 1 ? &drafts_ : nullptr},
         scheduler_(options_, kv_cache_),
-        replica_(kv_cache_.num_blocks, kv_cache_.block_size, options_.longest_like) {}
+        replica_(kv_cache_.num_blocks, kv_cache_.block_size, options_.rope_length_class) {}
 
   // Does so many operations, with the integrity checked after each.
   void Operate(int num_operations);
@@ -105,7 +105,7 @@ class RandomSchedule {
 
   // What happens (random_schedule.cc).
   void RandomOperation();
-  LongestLike RandomLengths();
+  RopeLengthClass RandomLengths();
   SequenceSpec RandomSpec();
   std::shared_ptr<const TenantPolicies> RandomPolicies();
   std::vector<TokenId> Endless(const SoloRun& solo) const;

@@ -18,8 +18,8 @@
 #include "absl/synchronization/notification.h"
 #include "orchestrator/text/grpc_detokenize.h"
 #include "services/common/event_loop.h"
-#include "services/common/server.h"
-#include "services/common/transport.h"
+#include "services/rpc/server.h"
+#include "services/rpc/transport.h"
 #include "tests/testing/fake_tokenizer.h"
 
 namespace sluice {

@@ -11,10 +11,10 @@
 
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
-#include "services/common/expected_tokenizer.h"
-#include "services/common/server.h"
 #include "services/common/status.h"
-#include "services/common/transport.h"
+#include "services/messages/expected_tokenizer.h"
+#include "services/rpc/server.h"
+#include "services/rpc/transport.h"
 
 namespace sluice {
 namespace {
@@ -98,7 +98,8 @@ class Served {
     return result;
   }
 
-  // Asks for a tenant, and leaves it under way where the tokenizer hangs; what it was told meanwhile.
+  // Asks for a tenant, and leaves it under way where the tokenizer hangs; what it was told
+  // meanwhile.
   std::shared_ptr<absl::Status> Ask(const std::string& tenant, size_t num_bytes) {
     v1::TokenizeRequest request;
     request.set_text(std::string(num_bytes, 'a'));

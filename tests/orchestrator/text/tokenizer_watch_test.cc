@@ -8,8 +8,8 @@
 
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
-#include "services/common/server.h"
-#include "services/common/transport.h"
+#include "services/rpc/server.h"
+#include "services/rpc/transport.h"
 
 namespace sluice {
 namespace {

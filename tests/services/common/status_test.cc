@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/cord.h"
-#include "services/common/retry_info.h"
+#include "services/messages/retry_info.h"
 
 namespace sluice {
 namespace {
@@ -20,8 +20,8 @@ TEST(Status, HasNoDetailsWithoutPayloads) {
   EXPECT_EQ(ToGrpc(absl::NotFoundError("x")).error_details(), "");
 }
 
-// What other libraries read: google.rpc.Status with code 8, the message, and in an Any the RetryInfo
-// with a Duration of 2.5 s.
+// What other libraries read: google.rpc.Status with code 8, the message, and in an Any the
+// RetryInfo with a Duration of 2.5 s.
 TEST(Status, WritesTheDelayAsGoogleRpcStatus) {
   const absl::Status status =
       WithRetryDelay(absl::ResourceExhaustedError("full"), absl::Milliseconds(2500));

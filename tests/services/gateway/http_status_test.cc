@@ -5,8 +5,8 @@
 
 #include <string>
 
-#include "services/common/retry_info.h"
 #include "services/common/status.h"
+#include "services/messages/retry_info.h"
 
 namespace sluice::gateway {
 namespace {

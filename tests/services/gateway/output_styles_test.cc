@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "absl/synchronization/mutex.h"
-#include "services/common/server.h"
 #include "services/common/status.h"
+#include "services/rpc/server.h"
 
 namespace sluice::gateway {
 namespace {

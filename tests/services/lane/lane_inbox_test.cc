@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
-#include "services/common/sent_bytes.h"
 #include "services/lane/lane_outbox.h"
 #include "services/lane/lane_pump.h"
 #include "services/lane/lane_segment.h"
+#include "services/streams/sent_bytes.h"
 #include "sluice/v1/activations.pb.h"
 #include "tests/kernels/testing/test_wiring.h"
 
@@ -36,9 +36,9 @@ v1::PushRequest StepOf(uint64_t step, size_t bytes = 10) {
   return request;
 }
 
-v1::PushRequest WithTurn(uint64_t turn) {
-  v1::PushRequest request = StepOf(turn);
-  request.set_turn(turn);
+v1::PushRequest WithSequenceNumber(uint64_t number) {
+  v1::PushRequest request = StepOf(number);
+  request.set_sequence_number(number);
   return request;
 }
 
@@ -100,7 +100,7 @@ TEST_F(LaneInboxTest, TakesAMessageThatIsTooLargeInItsTurn) {
 
 TEST_F(LaneInboxTest, TakesWhatTheStreamBroughtTooEarly) {
   OpenLane();
-  inbox_.Add(WithTurn(2));
+  inbox_.Add(WithSequenceNumber(2));
   EXPECT_EQ(Take(), 0u);
   Send(StepOf(1));
   EXPECT_EQ(Take(), 1u);
@@ -155,7 +155,7 @@ TEST_F(LaneInboxTest, IsClosedForWhoWaitsAndForGood) {
   EXPECT_EQ(inbox_.Next().status(), absl::AbortedError("replaced"));
   closing.join();
   inbox_.Close(absl::InternalError("later"));
-  inbox_.Add(WithTurn(1));
+  inbox_.Add(WithSequenceNumber(1));
   Send(StepOf(1));
   EXPECT_EQ(inbox_.Next().status(), absl::AbortedError("replaced"));
   EXPECT_FALSE(inbox_.TakeIfThere().ok());
@@ -170,32 +170,32 @@ TEST_F(LaneInboxTest, SaysWhatIsWrongWithItsLane) {
 
 TEST_F(LaneInboxTest, RefusesATurnThatIsOver) {
   LaneWriter writer(*LaneSegment::Open(*inbox_.Offer(kWiring), kWiring));
-  ASSERT_TRUE(writer.Write(WithTurn(1)));
-  ASSERT_TRUE(writer.Write(WithTurn(1)));
+  ASSERT_TRUE(writer.Write(WithSequenceNumber(1)));
+  ASSERT_TRUE(writer.Write(WithSequenceNumber(1)));
   EXPECT_EQ(Take(), 1u);
-  EXPECT_THAT(std::string(inbox_.TakeIfThere().status().message()), HasSubstr("after turn 1"));
+  EXPECT_THAT(std::string(inbox_.TakeIfThere().status().message()), HasSubstr("after number 1"));
 }
 
 TEST_F(LaneInboxTest, RefusesATurnThatIsOverByTheStreamToo) {
-  inbox_.Add(WithTurn(1));
+  inbox_.Add(WithSequenceNumber(1));
   EXPECT_EQ(Take(), 1u);
-  inbox_.Add(WithTurn(1));
+  inbox_.Add(WithSequenceNumber(1));
   const absl::Status status = inbox_.TakeIfThere().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("turn 1 after turn 1"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("number 1 after number 1"));
 }
 
 TEST_F(LaneInboxTest, RefusesATurnThatNoLaneCanLeadTo) {
-  inbox_.Add(WithTurn(~uint64_t{0}));
+  inbox_.Add(WithSequenceNumber(~uint64_t{0}));
   const absl::Status status = inbox_.TakeIfThere().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("but not turn 1"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("but not number 1"));
 }
 
 TEST_F(LaneInboxTest, KeepsABoundedNumberOfMessagesForATurnThatDoesNotCome) {
-  uint64_t turn = 2;
-  while (inbox_.TakeIfThere().ok() && turn < 100'000) inbox_.Add(WithTurn(turn++));
-  EXPECT_LT(turn, 100'000u);
+  uint64_t number = 2;
+  while (inbox_.TakeIfThere().ok() && number < 100'000) inbox_.Add(WithSequenceNumber(number++));
+  EXPECT_LT(number, 100'000u);
 }
 
 TEST_F(LaneInboxTest, RemainsUsableAfterASleeperIsDamaged) {

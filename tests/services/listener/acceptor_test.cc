@@ -19,8 +19,8 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/synchronization/mutex.h"
-#include "services/common/server.h"
 #include "services/listener/connection_guard.h"
+#include "services/rpc/server.h"
 
 namespace sluice {
 namespace {

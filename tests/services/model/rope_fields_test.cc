@@ -88,18 +88,18 @@ TEST(RopeFields, LongRopeHasTwoListsAndTwoLengths) {
               1e-12);
   constexpr int32_t kAny = std::numeric_limits<int32_t>::max();
   EXPECT_TRUE(config.ropes.at(0).depends_on_length());
-  EXPECT_EQ(config.ropes.at(0).LongestLike(1), 16);
-  EXPECT_EQ(config.ropes.at(0).LongestLike(16), 16);
-  EXPECT_EQ(config.ropes.at(0).LongestLike(17), kAny);
-  EXPECT_EQ(config.ropes.at(0).LongestLike(64), kAny);
+  EXPECT_EQ(config.ropes.at(0).RopeLengthClass(1), 16);
+  EXPECT_EQ(config.ropes.at(0).RopeLengthClass(16), 16);
+  EXPECT_EQ(config.ropes.at(0).RopeLengthClass(17), kAny);
+  EXPECT_EQ(config.ropes.at(0).RopeLengthClass(64), kAny);
 }
 
 TEST(RopeFields, DynamicTurnsDifferentlyAtEveryLengthBeyondTheOriginal) {
   const RopeConfig rope = Parsed({{"type", "dynamic"}, {"factor", 2}}).ropes.at(0);
-  EXPECT_EQ(rope.LongestLike(5), 64);
-  EXPECT_EQ(rope.LongestLike(64), 64);
-  EXPECT_EQ(rope.LongestLike(65), 65);
-  EXPECT_EQ(rope.LongestLike(128), 128);
+  EXPECT_EQ(rope.RopeLengthClass(5), 64);
+  EXPECT_EQ(rope.RopeLengthClass(64), 64);
+  EXPECT_EQ(rope.RopeLengthClass(65), 65);
+  EXPECT_EQ(rope.RopeLengthClass(128), 128);
   EXPECT_FALSE(Parsed({{"type", "linear"}, {"factor", 2}}).ropes.at(0).depends_on_length());
 }
 

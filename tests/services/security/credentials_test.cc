@@ -15,8 +15,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
-#include "services/common/grpc_runtime.h"
 #include "services/common/status.h"
+#include "services/rpc/grpc_runtime.h"
 #include "services/security/authenticator.h"
 #include "tests/testing/test_authority.h"
 

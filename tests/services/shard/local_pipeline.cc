@@ -161,7 +161,7 @@ absl::StatusOr<std::vector<float>> LocalPipeline::Generate(const std::vector<int
   std::vector<float> all;
   for (int32_t length = 1; length <= static_cast<int32_t>(ids.size()); ++length) {
     const bool goes_on =
-        length > 1 && config_.LongestLike(length) == config_.LongestLike(length - 1);
+        length > 1 && config_.RopeLengthClass(length) == config_.RopeLengthClass(length - 1);
     const std::vector<int32_t> prefix(ids.begin(), ids.begin() + length);
     const auto logits = Feed(prefix, goes_on ? length - 1 : 0, {options_.max_step_rows});
     if (!logits.ok()) return logits.status();

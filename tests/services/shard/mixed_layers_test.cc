@@ -81,8 +81,8 @@ TEST_F(MixedLayersTest, ATableMayDependOnTheLength) {
   config_.ropes[1].original_positions = 30;
   const Logits within = Compute();
   EXPECT_TRUE(config_.depends_on_length());
-  EXPECT_EQ(config_.LongestLike(30), 30);
-  EXPECT_EQ(config_.LongestLike(31), 31);
+  EXPECT_EQ(config_.RopeLengthClass(30), 30);
+  EXPECT_EQ(config_.RopeLengthClass(31), 31);
   config_.ropes[1].original_positions = 20;
   EXPECT_FALSE(SameBits(Compute(), within));
   ExpectSameBitsEverywhere();

@@ -10,8 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "services/common/epoch.h"
-#include "services/common/server.h"
-#include "services/common/wiring_message.h"
+#include "services/messages/wiring_message.h"
+#include "services/rpc/server.h"
 #include "tests/kernels/testing/test_wiring.h"
 
 namespace sluice {

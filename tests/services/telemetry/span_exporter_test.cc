@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "services/common/retry_info.h"
 #include "services/common/status.h"
 #include "services/common/steady_time.h"
+#include "services/messages/retry_info.h"
 #include "tests/services/telemetry/fake_collector.h"
 
 namespace sluice {

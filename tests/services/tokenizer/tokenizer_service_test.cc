@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "services/common/expected_tokenizer.h"
-#include "services/common/server.h"
 #include "services/common/status.h"
+#include "services/messages/expected_tokenizer.h"
 #include "services/model/json_fields.h"
+#include "services/rpc/server.h"
 #include "tests/testing/test_data.h"
 
 namespace sluice {

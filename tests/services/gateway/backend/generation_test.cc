@@ -17,9 +17,9 @@
 
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
-#include "services/common/retry_info.h"
-#include "services/common/server.h"
 #include "services/common/status.h"
+#include "services/messages/retry_info.h"
+#include "services/rpc/server.h"
 
 namespace sluice::gateway {
 namespace {

@@ -1,0 +1,22 @@
+// Owner and cost of a call's work as gRPC metadata, between processes of a pipeline. The public API
+// does not accept them.
+#pragma once
+
+#include <grpcpp/client_context.h>
+#include <grpcpp/server_context.h>
+
+#include "absl/time/time.h"
+#include "services/work/work_owner.h"
+
+namespace sluice {
+
+// The caller's side: says whom the call is for; reads what it cost once it has ended.
+void SetWorkOwner(const WorkOwner& owner, grpc::ClientContext& context);
+absl::Duration WorkOf(const grpc::ClientContext& context);
+
+// The server's side. A call that names no owner is for the tenant "" with weight 1.
+WorkOwner WorkOwnerOf(const grpc::CallbackServerContext& context);
+// Before the call is finished.
+void SetWork(absl::Duration work, grpc::CallbackServerContext& context);
+
+}  // namespace sluice
