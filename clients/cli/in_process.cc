@@ -242,10 +242,11 @@ absl::Status Stages::StartEmbedding(const InProcessOptions& options, const Arran
 
 absl::Status Pipeline::WaitUntilServing() {
   const SteadyTime deadline = SteadyTime::Now() + kStartTimeout;
-  while (!orchestrator_->engine().status().serving) {
+  while (!orchestrator_->engine().status().target().ready) {
     if (SteadyTime::Now() > deadline) {
       std::string details;
-      for (const ReplicaProcess& process : orchestrator_->engine().processes()) {
+      const RunnerStatus replica = orchestrator_->engine().status().target();
+      for (const ReplicaProcess& process : *replica.processes) {
         if (!process.ready) absl::StrAppend(&details, "; ", process.address, ": ", process.detail);
       }
       return absl::DeadlineExceededError(absl::StrCat("the pipeline did not come up", details));
