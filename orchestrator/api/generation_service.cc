@@ -300,10 +300,7 @@ GenerationService::Reactor* GenerationService::GetStatus(grpc::CallbackServerCon
         v1::GetStatusResponse status = DescribeStatus();
         // Where the parts are is for operators.
         const bool hides = query->tenant.has_value();
-        for (int i = 0; hides && i < status.processes_size(); ++i) {
-          v1::ProcessStatus& process = *status.mutable_processes(i);
-          process.set_detail(errors_.Detail(process.detail()));
-        }
+        if (hides) HideLocations(errors_, status);
         if (!query->all && query->name.empty()) {
           return call->Answer<v1::GetStatusResponse>(std::move(status));
         }

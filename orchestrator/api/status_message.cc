@@ -158,7 +158,22 @@ void FillTarget(const RunnerStatus& target, v1::GetStatusResponse& response) {
   response.set_num_accepted_draft_tokens(scheduler.accepted_drafts);
 }
 
+void HideLocations(const ClientErrors& errors,
+                   google::protobuf::RepeatedPtrField<v1::ProcessStatus>& processes) {
+  for (v1::ProcessStatus& process : processes) {
+    process.clear_address();
+    process.set_detail(errors.Detail(process.detail()));
+  }
+}
+
 }  // namespace
+
+void HideLocations(const ClientErrors& errors, v1::GetStatusResponse& response) {
+  HideLocations(errors, *response.mutable_processes());
+  for (v1::ReplicaStatus& replica : *response.mutable_replicas()) {
+    HideLocations(errors, *replica.mutable_processes());
+  }
+}
 
 void FillStatus(const EngineStatus& status, v1::GetStatusResponse& response) {
   FillTarget(status.target(), response);

@@ -11,6 +11,8 @@ namespace sluice {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 RunnerStatus Runner(RunnerRole role, uint64_t epoch, int32_t num_blocks) {
   RunnerStatus runner;
@@ -75,6 +77,20 @@ TEST(StatusMessage, ListsTheProcessesOfAllReplicasByNamesOfTheirOwn) {
   EXPECT_EQ(response.processes(0).role(), v1::REPLICA_ROLE_UNSPECIFIED);
   EXPECT_EQ(response.processes(2).role(), v1::REPLICA_ROLE_TARGET);
   EXPECT_EQ(response.processes(4).role(), v1::REPLICA_ROLE_DRAFT);
+}
+
+TEST(StatusMessage, HidesWhereProcessesAreInEveryList) {
+  EngineStatus status = WithDrafts();
+  std::vector<ReplicaProcess> processes(1);
+  processes[0].address = "unix:/run/sluice/shard-0-0";
+  processes[0].detail = "cannot reach unix:/run/sluice/shard-0-0";
+  status.runners[1].processes = std::make_shared<std::vector<ReplicaProcess>>(processes);
+  v1::GetStatusResponse response;
+  FillStatus(status, response);
+  EXPECT_THAT(response.DebugString(), HasSubstr("/run/sluice"));
+  HideLocations(ClientErrors({"unix:/run/sluice/shard-0-0"}), response);
+  EXPECT_THAT(response.DebugString(), Not(HasSubstr("/run/sluice")));
+  EXPECT_THAT(response.replicas(1).processes(0).detail(), HasSubstr("cannot reach"));
 }
 
 TEST(StatusMessage, FillsWhatEarlierClientsRead) {

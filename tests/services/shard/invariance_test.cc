@@ -245,8 +245,9 @@ class InvarianceTest : public ::testing::TestWithParam<std::string> {
 // Portable products once by each SIMD target in turn, the others as they are.
 std::vector<Path> InvarianceTest::Paths() {
   std::vector<Path> paths;
-  for (const WeightType weights : {WeightType::kF32, WeightType::kBF16, WeightType::kInt8,
-                                   WeightType::kInt4, WeightType::kFp8, WeightType::kFp8W8A8}) {
+  for (const WeightType weights :
+       {WeightType::kF32, WeightType::kBF16, WeightType::kInt8, WeightType::kInt4, WeightType::kFp8,
+        WeightType::kFp8W8A8, WeightType{WeightFormat::kInt8G64}}) {
     for (const InstructionSet set : SupportedInstructionSets()) {
       Path path{
           .weights = weights, .kv_dtype = kv_dtypes_.Deal(), .block_size = block_sizes_.Deal()};
@@ -337,6 +338,7 @@ void InvarianceTest::ExpectAllWasMet() const {
     const auto& values = met_.at(factor);
     return std::vector<std::string>(values.begin(), values.end());
   };
+  UseSimdTargets(0);  // or only the last path's would be listed
   std::vector<std::string> backends;
   for (const BackendCase& backend : BackendCases()) backends.push_back(backend.name);
   EXPECT_THAT(met("backends"), UnorderedElementsAreArray(backends));

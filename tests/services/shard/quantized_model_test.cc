@@ -20,15 +20,9 @@ namespace sluice::testing {
 namespace {
 
 constexpr WeightType kQuantized[] = {WeightType::kInt8, WeightType::kInt4, WeightType::kFp8,
-                                     WeightType::kFp8W8A8};
+                                     WeightType::kFp8W8A8, WeightType{WeightFormat::kInt8G64}};
 
 std::string Storyteller() { return ProjectPath("models/storyteller"); }
-
-WeightFormat FormatOf(WeightType type) {
-  return type == WeightType::kInt8   ? WeightFormat::kInt8
-         : type == WeightType::kInt4 ? WeightFormat::kInt4
-                                     : WeightFormat::kFp8;
-}
 
 std::vector<float> LogitsOf(const std::string& folder, const PipelineOptions& options,
                             const std::vector<int>& chunks = {24}) {
@@ -45,8 +39,8 @@ TEST(QuantizedModel, ASavedOneHasTheBitsOfOneQuantizedAtLoad) {
   for (const WeightType type : kQuantized) {
     const TempFolder folder;
     const std::string saved = folder.PathOf("saved");
-    const auto written =
-        QuantizeModel({.model = Storyteller(), .out = saved, .format = FormatOf(type)}, nullptr);
+    const auto written = QuantizeModel(
+        {.model = Storyteller(), .out = saved, .format = type.format->weights}, nullptr);
     ASSERT_TRUE(written.ok()) << written.status();
     const std::vector<float> expected = LogitsOf(Storyteller(), {.weights = type});
     // No file asks for inputs of FP8.
