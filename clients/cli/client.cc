@@ -44,8 +44,9 @@ std::optional<std::string> CauseIn(const v1::GetStatusResponse& status) {
   if (status.serving()) return std::nullopt;
   for (const v1::ProcessStatus& process : status.processes()) {
     if (process.state() == v1::PROCESS_STATE_READY) continue;
-    return absl::StrCat("the pipeline is not ready: ", process.service(), " at ", process.address(),
-                        ": ", process.detail());
+    const std::string at = process.address().empty() ? "" : " at " + process.address();
+    return absl::StrCat("the pipeline is not ready: ", process.service(), at, ": ",
+                        process.detail());
   }
   return "the pipeline is not ready";
 }

@@ -74,8 +74,10 @@ class Planner {
       told.Put("draft_shard", SocketOf("draft-shard"));
       told.Put("draft_sampler", SocketOf("draft-sampler"));
     }
-    const std::string health = given_.IsGiven("health_listen") ? "," + Text("health_listen") : "";
-    if (!spec_.health.empty()) told.Put("health_listen", spec_.health + health);
+    const std::string further = Text("health_listen");
+    if (!spec_.health.empty()) {
+      told.Put("health_listen", absl::StrCat(spec_.health, further.empty() ? "" : ",", further));
+    }
     HandOn("tls_cert", "public_tls_cert", told);
     HandOn("tls_key", "public_tls_key", told);
     HandOn("tls_ca", "public_tls_ca", told);
@@ -129,7 +131,7 @@ class Planner {
   // Where the gateway reaches the orchestrator; empty: where clients do.
   std::string GatewaySocket() const {
     const bool apart =
-        IsHttps() || given_.Get<bool>("insecure_public") || given_.IsGiven("http_hosts");
+        IsHttps() || given_.Get<bool>("insecure_public") || !given_.TextOf("http_hosts").empty();
     return apart && !spec_.http_listen.empty() ? SocketOf("public") : "";
   }
 

@@ -71,6 +71,10 @@ std::unique_ptr<DraftModel> EngineCore::MakeDraftModel(Replica* replica) {
   DraftModelOptions options;
   options.scheduler = options_.scheduler;
   options.scheduler.tenant_policies = nullptr;
+  options.scheduler.tenants = nullptr;
+  options.scheduler.drafts = nullptr;
+  options.scheduler.max_inflight_steps = 1;  // a loss counts once
+  options.scheduler.steps_ahead = 0;
   options.scheduler.max_positions = options_.draft_max_positions;
   options.scheduler.rope_length_class = options_.draft_rope_length_class;
   options.scheduler.max_sequences_per_step =

@@ -36,8 +36,8 @@
 namespace sluice {
 
 struct EngineOptions {
-  // max_inflight_steps is set by the engine, as many as the replica has stages; and steps_ahead and
-  // drafts.
+  // max_inflight_steps is set by the engine, as many as the replica has stages; and steps_ahead,
+  // drafts and tenants.
   SchedulerOptions scheduler;
   // A step that takes longer, and several times what steps like it have taken, means that the
   // replica hangs: it is wired anew.

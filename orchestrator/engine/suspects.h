@@ -20,11 +20,11 @@ namespace sluice {
 
 class Suspects {
  public:
-  // A request is quarantined after more losses than this, the last of which it caused alone.
+  // A request is convicted after more losses than this, if at the last no other was in flight.
   explicit Suspects(int max_losses) : max_losses_(max_losses) {}
 
   // The replica was lost while steps of these requests, each named once, were under way. Returns
-  // the one that this quarantines: it ends with an error.
+  // the one that this convicts: it ends with an error.
   std::optional<RequestId> OnLoss(absl::Span<const RequestId> under_way);
 
   bool empty() const { return losses_.empty(); }

@@ -39,6 +39,7 @@ void ModelRunner::Advance(SteadyTime now) {
     }
   }
   if (!failed_ && !in_flight_.empty()) CheckHang(now);
+  ReturnDue(now);
 }
 
 SteadyTime ModelRunner::NextWake() const {
@@ -80,7 +81,6 @@ RunnerStatus ModelRunner::status() const {
 
 void ModelRunner::SendSteps(SteadyTime now) {
   if (!CanSend()) return;
-  ReturnDue(now);
   while (const std::optional<Step> step = scheduler_->Plan()) Send(*step, now);
 }
 

@@ -123,7 +123,7 @@ class ModelRunner {
   uint64_t epoch() const { return epoch_; }
   uint64_t num_steps() const { return num_steps_; }
   bool idle() const { return in_flight_.empty(); }
-  // A sequence sits out steps because its mask was not ready: SendSteps asks for it again.
+  // A sequence sits out steps because its mask was not ready: Advance lets it in again.
   bool awaits_returns() const { return !returns_.empty(); }
   RunnerStatus status() const;
 

@@ -1,6 +1,6 @@
 // The tenants that sequences are served for, what each is granted, and what each has been served.
-// Schedulers borrow it: those of one engine share it, so that a tenant has one account wherever it
-// is served. Tenants share by weight: each counts the tokens it was served, priced and divided by
+// Schedulers borrow it: those of an engine's served models share it, so that a tenant has one account
+// wherever it is served. A draft model's scheduler has its own, so that no sequence counts twice. Tenants share by weight: each counts the tokens it was served, priced and divided by
 // its weight, and within a priority the one with the smallest count goes first (virtual token
 // counters, Sheng et al. 2024). A tenant that had no sequences does not collect credit: it starts
 // with the count of those that wait.

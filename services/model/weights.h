@@ -53,8 +53,8 @@ class WeightSource {
   // the tensor does not show, but for the time it takes: ReadsWholeTensors(). Safe to call from
   // several threads at a time. Errors as Checkpoint::Find, or INVALID_ARGUMENT for a quotient out
   // of range. REQUIRES: the model has the tensor, the slice lies within
-  // ShapeOf(tensor), its columns begin and end at multiples of kWeightGroup where `as` or the file
-  // is quantised, out.size() == slice.rows.size() * RowBytes(as, slice.columns.size()).
+  // ShapeOf(tensor), its columns begin and end at multiples of the groups of `as` and of the file's
+  // format, out.size() == slice.rows.size() * RowBytes(as, slice.columns.size()).
   absl::Status Read(TensorId tensor, const TensorSlice& slice, WeightFormat as,
                     absl::Span<std::byte> out) const;
   // The same of a slice of what is at a place.

@@ -104,10 +104,21 @@ RepeatedRuns::Level RepeatedRuns::Next(const Level& level, absl::Span<const int3
   const absl::Span<const int32_t> earlier = Earlier(tokens);
   next.matches.reserve(earlier.size());
   auto match = level.matches.begin();
+  // Older occurrences of the token before are not in a full level.
+  const bool is_full = level.matches.size() == kMaxOccurrences;
+  const int32_t first_known = level.matches.empty() ? 0 : level.matches.front().end;
+  const auto last = static_cast<int32_t>(tokens.size()) - 1;
+  std::vector<int32_t> common;  // where it is needed: one pass over the sequence
   for (const int32_t index : earlier) {
     while (match != level.matches.end() && match->end < index) ++match;
-    const bool goes_on = match != level.matches.end() && match->end == index;
-    next.matches.push_back({.end = index + 1, .length = 1 + (goes_on ? match->length : 0)});
+    int32_t length = 1;
+    if (match != level.matches.end() && match->end == index) {
+      length += match->length;
+    } else if (is_full && index < first_known) {
+      if (common.empty()) common = CommonSuffixes(tokens);
+      length = common[last - index];
+    }
+    next.matches.push_back({.end = index + 1, .length = length});
   }
   return next;
 }

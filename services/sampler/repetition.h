@@ -53,7 +53,9 @@ class RepeatedRuns {
   void OnTruncate(absl::Span<const int32_t> tokens, int32_t size);
 
   // Runs of at least 1 token within the last `range` tokens; 0: within all of them.
-  // The first call after construction or a long cut takes time linear in the sequence's length.
+  // The first call after construction or a long cut takes time linear in the sequence's length, as
+  // does OnAppend of a token whose old occurrences follow one that has occurred more often than is
+  // kept.
   absl::flat_hash_map<int32_t, int32_t> Find(absl::Span<const int32_t> tokens, int32_t range);
 
  private:

@@ -57,6 +57,7 @@ step() {
   timeout -k 5 "$limit" "$@" >"$out/$name.log" 2>&1 </dev/null || code=$?
   case $code in
     0) say "$name: done after $((SECONDS - begin)) s" ;;
+    77) say "$name: skipped" ; return 0 ;;
     124 | 137) say "$name: cut short after $((SECONDS - begin)) s" ;;
     *) say "$name: failed with $code after $((SECONDS - begin)) s: $(tail -n 1 "$out/$name.log" | cut -c 1-300)"; wrong=1 ;;
   esac

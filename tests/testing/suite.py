@@ -68,10 +68,10 @@ def environment_of(preset):
 
 
 def list_cases(entry, environment, cache):
-    """Names of an entry's cases, remembered in `cache` until its program is built again."""
+    """Names of an entry's cases, remembered until its program or its environment changes."""
     if not entry.command or not os.path.isfile(entry.command[-1]):
         return []  # not built; CTest says so if it is chosen by name
-    built = str(os.stat(entry.command[-1]).st_mtime_ns)
+    built = f"{os.stat(entry.command[-1]).st_mtime_ns} {sorted(entry.environment.items())}"
     if cache.get(entry.name, [""])[0] != built:
         out = subprocess.run(entry.command + ["--gtest_list_tests"], check=True, text=True,
                              env={**environment, **entry.environment},
@@ -250,7 +250,7 @@ def main():
     entries = read_entries(flags.preset)
     empty_folder(os.path.join(testing, "cases"))
     filters = empty_folder(os.path.join(testing, "filters"))
-    command = ["ctest", "--preset", flags.preset, "-j", flags.jobs,
+    command = ["ctest", "--preset", flags.preset, "-j", flags.jobs, "--no-tests=error",
                "--output-junit", os.path.join(testing, "ctest.xml")]
     environment = dict(os.environ)
     if flags.regex:
@@ -265,7 +265,9 @@ def main():
     write_skipped(outcomes, os.path.join(testing, "skipped.txt"))
     for line in summarize(outcomes):
         print(line)
-    sys.exit(result)
+    # CTest does not notice a program that ends early with status 0.
+    incomplete = failures(outcomes) or any(one.not_run() for one in outcomes.values())
+    sys.exit(result or bool(incomplete))
 
 
 if __name__ == "__main__":

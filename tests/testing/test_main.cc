@@ -5,7 +5,7 @@
 //   SLUICE_TEST_FILTERS       folder of files with a --gtest_filter each, named like the record
 //   SLUICE_TEST_CASE_SECONDS  time limit of one case; the program aborts when a case exceeds it
 // Returns 77, which CTest reports as "skipped", when every case was skipped, and 1 when
-// GTEST_FILTER, which GoogleTest reads, leaves no case.
+// no case is linked or a filter of the environment leaves none.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,13 +28,16 @@ bool HasFlag(int argc, char** argv, std::string_view prefix) {
   });
 }
 
-void ReadFilter() {
+// Whether there was one.
+bool ReadFilter() {
   const char* const folder = std::getenv("SLUICE_TEST_FILTERS");
   const char* const record = std::getenv("SLUICE_TEST_RECORD");
-  if (folder == nullptr || record == nullptr) return;
+  if (folder == nullptr || record == nullptr) return false;
   std::ifstream file(std::filesystem::path(folder) / std::filesystem::path(record).filename());
   std::string filter;
-  if (std::getline(file, filter)) GTEST_FLAG_SET(filter, filter);
+  if (!std::getline(file, filter)) return false;
+  GTEST_FLAG_SET(filter, filter);
+  return true;
 }
 
 }  // namespace
@@ -44,13 +47,14 @@ int main(int argc, char** argv) {
   const bool has_filter = HasFlag(argc, argv, "--gtest_filter");
   const bool is_child = HasFlag(argc, argv, "--gtest_internal_run_death_test");
   testing::InitGoogleMock(&argc, argv);
-  if (!has_filter) ReadFilter();
+  const bool filtered = (!has_filter && ReadFilter()) || std::getenv("GTEST_FILTER") != nullptr;
   testing::UnitTest& tests = *testing::UnitTest::GetInstance();
   const bool lists = GTEST_FLAG_GET(list_tests);
   if (!is_child && !lists) tests.listeners().Append(new sluice::testing::CaseRecord());
   const int result = RUN_ALL_TESTS();
   if (result != 0 || lists) return result;
-  if (tests.test_to_run_count() == 0 && std::getenv("GTEST_FILTER") != nullptr) return 1;
+  if (tests.total_test_count() == 0) return 1;
+  if (tests.test_to_run_count() == 0 && filtered) return 1;
   const int num_skipped = tests.skipped_test_count();
   return num_skipped > 0 && num_skipped == tests.test_to_run_count() ? kSkipped : 0;
 }

@@ -5,7 +5,7 @@
 //
 // The "key and value" of a position is a hash of all tokens up to it, chained from the slot of the
 // position before; the "model" maps it to the next token. Output is therefore a function of the
-// sequence's tokens alone, as decision 6 demands of the real one.
+// sequence's tokens alone, as is demanded of the real one.
 // Where keys depend on the sequence's length, so does the hash that the chain begins with.
 #pragma once
 

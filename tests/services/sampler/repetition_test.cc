@@ -134,6 +134,21 @@ TEST(RepeatedRuns, CountTheNewestOccurrencesOfTheLastToken) {
   EXPECT_EQ(Of(tokens, 1).Runs().count(2), 1u);
 }
 
+// The token before has occurred more often than is kept: what its old occurrences begin is found.
+TEST(RepeatedRuns, DoNotDependOnWhetherTheyWereFollowed) {
+  Tokens tokens{5, 6, 7, 8};
+  for (int i = 0; i < RepeatedRuns::kMaxOccurrences + 100; ++i) {
+    tokens.insert(tokens.end(), {6, 3});
+  }
+  tokens.insert(tokens.end(), {5, 6});
+  Followed followed = Of(tokens, 1);
+  followed.Runs();
+  followed.Append(7);
+  tokens.push_back(7);
+  EXPECT_THAT(followed.Runs(), ElementsAre(Pair(8, 3)));
+  EXPECT_EQ(followed.Runs(), Of(tokens, 1).Runs());
+}
+
 double ThreadSeconds() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
