@@ -114,16 +114,16 @@ inline constexpr std::array kOptions = {
         .From(1, 56),
     DurationOption("header_timeout", kGateway, "For a request's headers to come.")
         .Default("10s")
-        .Above(0),
+        .Above(0, 86400),
     DurationOption("body_timeout", kGateway, "For a request's body to come.")
         .Default("1m")
-        .Above(0),
+        .Above(0, 86400),
     DurationOption("idle_timeout", kGateway, "Between requests of a connection.")
         .Default("1m15s")
-        .Above(0),
+        .Above(0, 86400),
     DurationOption("write_timeout", kGateway, "For a client to take 64 KiB of its response.")
         .Default("1m")
-        .Above(0),
+        .Above(0, 86400),
     TextOption("demo_token_file", kDemoGateway, "FILE",
                "The page has buttons that kill processes which this one's parent has started, for "
                "whoever knows the token in this file."),
