@@ -80,17 +80,17 @@ std::unique_ptr<PackedMatrix> PackCheaply(Backend& backend, const Product& produ
 struct Ending {
   bool has_bias, adds_to_out;
   std::optional<Activation> activation;
-  DType out;
+  DType out;  // F32, or that of operands
 };
 
-std::vector<Ending> EndingsOf(const Product& product) {
+std::vector<Ending> EndingsOf(const Product& product, DType operand) {
   if (product.gated) {
     return {{false, false, Activation::kSilu, DType::kF32},
-            {true, false, Activation::kGelu, DType::kBF16}};
+            {true, false, Activation::kGelu, operand}};
   }
   return {{false, false, std::nullopt, DType::kF32},
           {true, true, std::nullopt, DType::kF32},
-          {true, false, Activation::kGeluTanh, DType::kBF16},
+          {true, false, Activation::kGeluTanh, operand},
           {false, true, Activation::kRelu, DType::kF32}};
 }
 
@@ -127,7 +127,7 @@ class LargeProductTest : public ::testing::Test {
       const DeviceMatrix x(*backend_, RandomMatrix(random, product.rows, product.inputs), 0,
                            backend_->operand_dtype());
       backend_->ReserveForGemm(*weights, product.rows);
-      for (const Ending& ending : EndingsOf(product)) {
+      for (const Ending& ending : EndingsOf(product, backend_->operand_dtype())) {
         const std::vector<std::byte> whole =
             Multiply(product, *weights, x.view(), ending, product.rows);
         const std::vector<std::byte> parts = Multiply(product, *weights, x.view(), ending, 16);
