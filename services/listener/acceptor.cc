@@ -144,6 +144,7 @@ void Acceptor::StopAccepting() {
   stops_accepting_ = true;
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t woken = write(wake_, &one, sizeof(one));
+  has_stopped_accepting_.WaitForNotification();
 }
 
 void Acceptor::CloseListeners() {
@@ -165,7 +166,10 @@ void Acceptor::Loop() {
     const int count = epoll_wait(epoll_, events.data(), static_cast<int>(events.size()),
                                  static_cast<int>(absl::ToInt64Milliseconds(wait)) + 1);
     for (int i = 0; i < count; ++i) OnEvent(events[i].data.u64, events[i].events);
-    if (stops_accepting_ && !sockets_.empty()) CloseListeners();
+    if (stops_accepting_ && !has_stopped_accepting_.HasBeenNotified()) {
+      CloseListeners();
+      has_stopped_accepting_.Notify();
+    }
     LookAtDue();
     const absl::Duration now = SteadyNow();
     if (now >= retry_) ListenAgain();

@@ -25,6 +25,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "services/listener/connection_guard.h"
 #include "services/listener/listening_socket.h"
@@ -55,7 +56,8 @@ class Acceptor {
   Acceptor& operator=(const Acceptor&) = delete;
   ~Acceptor();
 
-  // Accepts nothing more from now on; peers that try are refused. Connections stay.
+  // Accepts nothing more; peers that try are refused. Connections stay. When it returns, no server is
+  // given another one: a server that has been shut down would neither serve nor close it.
   void StopAccepting();
 
  private:
@@ -107,6 +109,7 @@ class Acceptor {
   const int wake_;  // an eventfd that says that a flag below has changed
   std::atomic<bool> stops_accepting_ = false;
   std::atomic<bool> stops_ = false;
+  absl::Notification has_stopped_accepting_;
   // Of the thread alone.
   std::vector<Listener> listeners_;
   std::vector<std::pair<Listener*, const ListeningSocket*>> sockets_;

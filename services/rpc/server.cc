@@ -291,6 +291,7 @@ void Server::Shutdown(absl::Duration grace) {
   if (acceptor_ != nullptr) acceptor_->StopAccepting();
   server_->Shutdown(absl::ToChronoTime(absl::Now() + grace));
   server_->Wait();
+  if (probe_acceptor_ != nullptr) probe_acceptor_->StopAccepting();
   absl::MutexLock lock(&health_mutex_);
   if (health_server_ == nullptr) return;
   // Last: a probe should hear "not serving" for as long as there is something to wait for.

@@ -14,6 +14,7 @@
 #include <array>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -215,6 +216,26 @@ TEST_F(AcceptorTest, UnixSocketsAreServedAndTheirFilesRemoved) {
     EXPECT_EQ(access(path.c_str(), F_OK), 0);
   }
   EXPECT_NE(access(path.c_str(), F_OK), 0);
+}
+
+// A server that is shut down neither serves nor closes a connection that it is given then.
+TEST_F(AcceptorTest, ConnectionsThatComeWhileItStopsAreClosed) {
+  for (int round = 0; round < 20; ++round) {
+    Start();
+    std::vector<Peer> peers(1);
+    ASSERT_TRUE(peers[0].Connect(port_));
+    std::thread come([&] {
+      while (peers.size() < 2000) {
+        Peer peer;
+        if (!peer.Connect(port_)) return;
+        peers.push_back(std::move(peer));
+      }
+    });
+    server_->Shutdown(absl::ZeroDuration());
+    server_.reset();
+    come.join();
+    for (Peer& peer : peers) ASSERT_TRUE(peer.IsClosed()) << "round " << round;
+  }
 }
 
 TEST_F(AcceptorTest, NothingListensOnceItStops) {
