@@ -146,10 +146,12 @@ TEST(Pipeline, FreesEverythingWhenAClientGoesAway) {
   EXPECT_EQ(status->num_running_sequences() + status->num_waiting_sequences(), 0);
 }
 
+// Of a pipeline of its own: one that knows how long calls take refuses it at once.
 TEST(Pipeline, EndsACallAtItsDeadline) {
+  const StartedPipeline started = StartPipeline();
   v1::GenerateRequest request = GreedyRequest(kPrompt, 480);
   request.set_n(16);
-  const Generated late = SharedClient().Generate(request, absl::Milliseconds(100));
+  const Generated late = started.client.Generate(request, absl::Milliseconds(100));
   EXPECT_EQ(late.status.code(), absl::StatusCode::kDeadlineExceeded);
 }
 

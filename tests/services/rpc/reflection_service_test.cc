@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "services/rpc/server.h"
+#include "sluice/v1/activations.pb.h"
 
 namespace sluice {
 namespace {
@@ -25,6 +26,7 @@ using Response = ReflectionService::Response;
 class ReflectionServiceTest : public ::testing::Test {
  protected:
   void SetUp() override {
+    ASSERT_NE(v1::PushRequest::descriptor(), nullptr);  // a proto is known where it is linked
     auto server = Server::Start({.address = "127.0.0.1:0"});
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);

@@ -150,14 +150,18 @@ TEST_F(ConstraintStoreTest, ForgetsWhatNobodyUsesWhereRoomIsShort) {
   small.SetVocabulary(Letters());
   { const auto used = sluice::Get(small, Regex("a")); }
   const auto used = sluice::Get(small, Regex("b"));
-  EXPECT_EQ(small.size(), 1u);  // a was forgotten
-  absl::Notification done;
-  small.Prepare(Regex("c"), kSomebody, [&](const ConstraintStore::Result& result) {
-    EXPECT_EQ(result.status().code(), absl::StatusCode::kResourceExhausted);
-    EXPECT_THAT(std::string(result.status().message()), HasSubstr("the constraints in use take"));
-    done.Notify();
-  });
-  done.WaitForNotification();
+  // The thread that compiled `a` may hold it for a moment after it has said so.
+  const absl::Time deadline = absl::Now() + absl::Seconds(10);
+  do {
+    absl::Notification done;
+    small.Prepare(Regex("c"), kSomebody, [&](const ConstraintStore::Result& result) {
+      EXPECT_EQ(result.status().code(), absl::StatusCode::kResourceExhausted);
+      EXPECT_THAT(std::string(result.status().message()), HasSubstr("the constraints in use take"));
+      done.Notify();
+    });
+    done.WaitForNotification();
+  } while (small.size() > 1 && absl::Now() < deadline);
+  EXPECT_EQ(small.size(), 1u);                       // `a` was forgotten
   EXPECT_TRUE(sluice::Get(small, Regex("c")).ok());  // an open stream goes on
 }
 
