@@ -325,10 +325,9 @@ struct RowRange {
 std::vector<RowRange> RangesOf(const BatchSizes& sizes) {
   const int64_t last = (sizes.rows - 1) / 128 * 128;
   std::vector<RowRange> ranges;
-  for (const RowRange range :
-       {RowRange{0, 1}, RowRange{0, 16}, RowRange{0, 32}, RowRange{0, 64}, RowRange{64, 64},
-        RowRange{last, 32}, RowRange{last, 64}, RowRange{last + 64, 64},
-        RowRange{0, RowsThatShareSlices(sizes)}}) {
+  for (const RowRange range : {RowRange{0, 1}, RowRange{0, 16}, RowRange{0, 32}, RowRange{0, 64},
+                               RowRange{64, 64}, RowRange{last, 32}, RowRange{last, 64},
+                               RowRange{last + 64, 64}, RowRange{0, RowsThatShareSlices(sizes)}}) {
     const int64_t count = std::min(range.count, sizes.rows - range.begin);
     if (count > 0) ranges.push_back({range.begin, count});
   }
