@@ -61,7 +61,7 @@ Json MillisecondsJson(const Percentiles& seconds) {
 std::string GapLine(const std::optional<GapShares>& shares) {
   if (!shares.has_value()) return "";
   return absl::StrFormat(
-      "%-22s %10.1f %% of a shard's time at work; %.1f %% while nobody computes\n",
+      "%-22s %10.1f %% of a shard's time at work; %.1f %% while no process computes\n",
       "gaps between steps", 100 * shares->all, 100 * shares->system);
 }
 

@@ -27,7 +27,7 @@ class Planner {
     return absl::StrCat("unix:", spec_.socket_folder, "/", name);
   }
 
-  // What a process of the replica is told that listens at `address`.
+  // The options of a process of the replica that listens at `address`.
   OptionValues Told(Programs program, const std::string& address,
                     const std::vector<int>& cpus) const {
     OptionValues told = given_.ForChild(program);
@@ -155,7 +155,8 @@ class Planner {
   const OptionValues& given_;
 };
 
-// What the processes are told, in their order. A gateway's program depends on more than the values.
+// The processes with their options, in the order of PlanProcesses. The gateway's program also depends
+// on whether the page may kill processes.
 struct Planned {
   std::string program, name;
   OptionValues told;

@@ -38,9 +38,9 @@ absl::StatusOr<std::vector<ShardPlan>> PlanShards(const ModelConfig& config,
                                                   const ModelFlags& flags);
 
 // Tokenizer, embedding, shards, sampler, the draft model's embedding, shard and sampler,
-// orchestrator and gateway, in this order, each with the address of its health on this host. They
-// are told what `up` was of the options that they have too (OptionValues::ForChild), and what is
-// set here. Every shard gets its part of the memory for keys and values, in proportion to the
+// orchestrator and gateway, in this order, each with the address of its health on this host. Each
+// process gets the options given to `up` that it has as well (OptionValues::ForChild), and those
+// that are set here. Every shard gets its part of the memory for keys and values, in proportion to the
 // layers and KV heads it holds, at least 1 MiB; and of the threads an equal one, at least one.
 std::vector<ProcessSpec> PlanProcesses(const PipelineSpec& spec, const ModelConfig& config,
                                        const std::vector<ShardPlan>& shards);
