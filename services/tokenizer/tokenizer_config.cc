@@ -98,6 +98,14 @@ absl::Status TemplatesFromFiles(const std::string& folder, TokenizerConfig* conf
   return status;
 }
 
+absl::StatusOr<TokenizerConfig> WithOnlyTemplate(const std::string& path, TokenizerConfig config) {
+  absl::StatusOr<std::string> jinja = ReadTextFile(path);
+  if (!jinja.ok()) return jinja.status();
+  config.chat_templates = {{kDefaultTemplate, *std::move(jinja)}};
+  config.chat_template_sources = {{kDefaultTemplate, path}};
+  return config;
+}
+
 }  // namespace
 
 absl::StatusOr<TokenizerConfig> ParseTokenizerConfig(std::string_view text,
@@ -131,7 +139,8 @@ absl::StatusOr<TokenizerConfig> ParseTokenizerConfig(std::string_view text,
   return config;
 }
 
-absl::StatusOr<TokenizerConfig> LoadTokenizerConfig(const std::string& folder) {
+absl::StatusOr<TokenizerConfig> LoadTokenizerConfig(const std::string& folder,
+                                                    const std::string& chat_template) {
   TokenizerConfig config;
   const std::string path = PathIn(folder, "tokenizer_config.json");
   absl::StatusOr<std::string> text = ReadTextFile(path);
@@ -142,6 +151,7 @@ absl::StatusOr<TokenizerConfig> LoadTokenizerConfig(const std::string& folder) {
   } else if (!absl::IsNotFound(text.status())) {
     return text.status();
   }
+  if (!chat_template.empty()) return WithOnlyTemplate(chat_template, std::move(config));
   if (auto status = TemplatesFromFiles(folder, &config); !status.ok()) return status;
   return config;
 }

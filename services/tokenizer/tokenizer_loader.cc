@@ -65,8 +65,9 @@ absl::StatusOr<TiktokenFormat> FormatOf(const std::string& path, const Tokenizer
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<const Tokenizer>> Tokenizer::Load(const std::string& folder) {
-  absl::StatusOr<TokenizerConfig> config = LoadTokenizerConfig(folder);
+absl::StatusOr<std::unique_ptr<const Tokenizer>> Tokenizer::Load(const std::string& folder,
+                                                                 const std::string& chat_template) {
+  absl::StatusOr<TokenizerConfig> config = LoadTokenizerConfig(folder, chat_template);
   if (!config.ok()) return config.status();
   const std::string json = PathIn(folder, "tokenizer.json");
   if (IsThere(json)) {
