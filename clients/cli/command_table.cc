@@ -7,7 +7,7 @@
 namespace sluice {
 
 absl::Span<const Command> AllCommands() {
-  static constexpr std::array<Command, 15> kCommands = {{
+  static constexpr std::array<Command, 16> kCommands = {{
       {"run", "write from a prompt, the whole pipeline in this process", RunCommand},
       {"up", "serve on this host, one process per service and shard", UpCommand},
       {"generate", "write from a prompt at a running pipeline", GenerateCommand},
@@ -22,6 +22,7 @@ absl::Span<const Command> AllCommands() {
       {"bench", "put load on a pipeline and print what it takes", BenchCommand},
       {"status", "what runs where, and how it is", StatusCommand},
       {"top", "a pipeline at work, on one screen", TopCommand},
+      {"token", "make API keys for the tenants of a server", TokenCommand},
       {"health", "whether a process serves, for probes", HealthCommand},
   }};
   return kCommands;

@@ -32,6 +32,8 @@ int PlanCommand(absl::Span<const std::string> arguments, Environment& environmen
 int StatusCommand(absl::Span<const std::string> arguments, Environment& environment);
 // A pipeline at work, until interrupted.
 int TopCommand(absl::Span<const std::string> arguments, Environment& environment);
+// API keys of a server's clients.
+int TokenCommand(absl::Span<const std::string> arguments, Environment& environment);
 // Whether one process serves, for probes.
 int HealthCommand(absl::Span<const std::string> arguments, Environment& environment);
 // One process per service on this host, until interrupted.

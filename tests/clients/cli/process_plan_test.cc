@@ -24,6 +24,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 ModelConfig TinyConfig() { return *ParseModelConfig(TinyLlamaConfig(), "", "test"); }
 
@@ -219,6 +220,27 @@ TEST(ProcessPlanTest, AGatewayIsToldItsNamesAndThatPlaintextIsMeant) {
   EXPECT_EQ(lines.back(),
             "gateway: /bin/sluice-gateway --listen 0.0.0.0:80 --orchestrator unix:/tmp/s/public "
             "--plaintext=true --allowed_hosts a.example --health_listen unix:/tmp/s/gateway");
+}
+
+TEST(ProcessPlanTest, HandsOptionsOnToTheProcessesThatHaveThem) {
+  const std::vector<std::string> lines = CommandLines(Flags({{"cors_origin", "*"},
+                                                             {"tool_parser", "none"},
+                                                             {"max_body_mib", "2"},
+                                                             {"max_model_len", "64"},
+                                                             {"chat_template", "t.jinja"},
+                                                             {"api_key", "secret"}}),
+                                                      "127.0.0.1:80");
+  ASSERT_EQ(lines.size(), 6u);
+  EXPECT_THAT(lines[0], HasSubstr(" --chat_template t.jinja"));
+  EXPECT_THAT(lines[4], HasSubstr(" --max_model_len 64"));
+  EXPECT_THAT(lines[5], HasSubstr(" --cors_origin *"));
+  EXPECT_THAT(lines[5], HasSubstr(" --tool_parser none"));
+  EXPECT_THAT(lines[5], HasSubstr(" --max_body_mib 2"));
+  for (const std::string& line : lines) {
+    EXPECT_THAT(line, Not(HasSubstr("secret")));  // command lines are seen by others
+    if (&line != &lines[0]) EXPECT_THAT(line, Not(HasSubstr("t.jinja")));
+    if (&line != &lines[4]) EXPECT_THAT(line, Not(HasSubstr("max_model_len")));
+  }
 }
 
 TEST(ProcessPlanTest, SharesCpusOutAmongRanks) {

@@ -168,5 +168,24 @@ TEST_F(TokenFileTest, NamesWhatIsWrongAtStart) {
   }
 }
 
+TEST_F(TokenFileTest, AppendsLinesThatItReads) {
+  EXPECT_EQ(TokenLine("alpha", "search").value(), absl::StrCat(kAlpha, " search"));
+  EXPECT_EQ(TokenLine("alpha", "two words").status().code(), absl::StatusCode::kInvalidArgument);
+  const std::string path = absl::StrCat(folder_, "/made");
+  ASSERT_TRUE(AppendTokenLine(path, absl::StrCat(kAlpha, " search")).ok());
+  struct stat info = {};
+  ASSERT_EQ(stat(path.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+  // A line before it that lacks its end, as an editor may leave it.
+  std::ofstream(path, std::ios::app) << "# more";
+  ASSERT_TRUE(AppendTokenLine(path, absl::StrCat(kBeta, " web")).ok());
+  const auto file = TokenFile::Open(path, nullptr);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ((*file)->Find("alpha").value().tenant, "search");
+  EXPECT_EQ((*file)->Find("beta").value().tenant, "web");
+  EXPECT_THAT(std::string(AppendTokenLine(folder_ + "/none/made", "x").message()),
+              HasSubstr("/none/made"));
+}
+
 }  // namespace
 }  // namespace sluice
