@@ -263,7 +263,7 @@ TEST_F(OracleTest, LogitsOfShardedAndHalfPrecisionFilesAgree) {
   ExpectErrorsWithin(F32Bound(), {"llama:F16", "llama-bias:F32:3"}, {});
 }
 
-std::string Text(const PipelineOptions& options) {
+std::string OracleText(const PipelineOptions& options) {
   return absl::StrCat(options.num_ranks, " ranks, ", options.num_stages, " stages, ",
                       options.num_threads, " threads");
 }
@@ -294,7 +294,7 @@ TEST_F(OracleTest, RanksStagesAndThreadsDoNotChangeABit) {
           PipelineOptions{.num_ranks = 4}, PipelineOptions{.num_stages = 2},
           PipelineOptions{.num_ranks = 4, .num_stages = 3, .num_threads = 2}}) {
       EXPECT_TRUE(SameBits(LogitsOf(*Load(model, options), model.ids, {50}), expected))
-          << item << ": " << Text(options);
+          << item << ": " << OracleText(options);
     }
   }
 }

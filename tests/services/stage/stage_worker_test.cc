@@ -22,7 +22,7 @@ namespace sluice {
 namespace {
 
 // Runs until closed, and keeps what happened to it.
-class FakeSession final : public StageSession {
+class WorkerSession final : public StageSession {
  public:
   void Run() override {
     running.Notify();
@@ -55,8 +55,8 @@ class FakeSession final : public StageSession {
 TEST(StageWorker, ReplacesASessionByANewerOne) {
   StageWorker worker;
   EXPECT_EQ(worker.epoch(), 0u);
-  const auto first = std::make_shared<FakeSession>();
-  const auto second = std::make_shared<FakeSession>();
+  const auto first = std::make_shared<WorkerSession>();
+  const auto second = std::make_shared<WorkerSession>();
   ASSERT_TRUE(worker.Switch("a", 5, first).ok());
   first->running.WaitForNotification();
   EXPECT_EQ(worker.epoch(), 5u);
@@ -70,7 +70,7 @@ TEST(StageWorker, ReplacesASessionByANewerOne) {
 
 TEST(StageWorker, RefusesEpochsThatNothingCouldFollow) {
   StageWorker worker;
-  const auto session = std::make_shared<FakeSession>();
+  const auto session = std::make_shared<WorkerSession>();
   for (const uint64_t epoch : {uint64_t{0}, kMaxEpoch + 1, ~uint64_t{0}}) {
     const absl::Status status = worker.Switch("a", epoch, session);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << epoch;
@@ -82,8 +82,8 @@ TEST(StageWorker, RefusesEpochsThatNothingCouldFollow) {
 
 TEST(StageWorker, CountsFromTheBeginningAfterTheLastEpoch) {
   StageWorker worker;
-  const auto last = std::make_shared<FakeSession>();
-  const auto next = std::make_shared<FakeSession>();
+  const auto last = std::make_shared<WorkerSession>();
+  const auto next = std::make_shared<WorkerSession>();
   ASSERT_TRUE(worker.Switch("a", kMaxEpoch, last).ok());
   EXPECT_EQ(worker.epoch(), 0u);  // what an orchestrator counts on from
   EXPECT_EQ(worker.Switch("a", kMaxEpoch, next).code(), absl::StatusCode::kAborted);
@@ -94,8 +94,8 @@ TEST(StageWorker, CountsFromTheBeginningAfterTheLastEpoch) {
 
 TEST(StageWorker, BelongsToTheOrchestratorWhoseStreamIsOpen) {
   StageWorker worker;
-  const auto first = std::make_shared<FakeSession>();
-  const auto second = std::make_shared<FakeSession>();
+  const auto first = std::make_shared<WorkerSession>();
+  const auto second = std::make_shared<WorkerSession>();
   ASSERT_TRUE(worker.Switch("a", 5, first).ok());
   EXPECT_EQ(worker.Switch("b", 6, second).code(), absl::StatusCode::kAlreadyExists);
   EXPECT_TRUE(first->reason().ok());
@@ -106,10 +106,10 @@ TEST(StageWorker, BelongsToTheOrchestratorWhoseStreamIsOpen) {
 
 TEST(StageWorker, RefusesWhatIsNotNewer) {
   StageWorker worker;
-  const auto current = std::make_shared<FakeSession>();
+  const auto current = std::make_shared<WorkerSession>();
   ASSERT_TRUE(worker.Switch("a", 5, current).ok());
   for (const uint64_t epoch : {5, 4}) {
-    const auto refused = std::make_shared<FakeSession>();
+    const auto refused = std::make_shared<WorkerSession>();
     EXPECT_EQ(worker.Switch("a", epoch, refused).code(), absl::StatusCode::kAborted);
     EXPECT_FALSE(refused->running.HasBeenNotified());
   }
@@ -118,11 +118,11 @@ TEST(StageWorker, RefusesWhatIsNotNewer) {
 }
 
 TEST(StageWorker, ClosesEverySessionItWasGiven) {
-  std::vector<std::shared_ptr<FakeSession>> sessions;
+  std::vector<std::shared_ptr<WorkerSession>> sessions;
   {
     StageWorker worker;
     for (uint64_t epoch = 1; epoch <= 50; ++epoch) {
-      sessions.push_back(std::make_shared<FakeSession>());
+      sessions.push_back(std::make_shared<WorkerSession>());
       ASSERT_TRUE(worker.Switch("a", epoch, sessions.back()).ok());
     }
   }
