@@ -1,5 +1,5 @@
 # Most of what a compiler reads for a file here is headers of the standard library, Abseil, Protocol Buffers and gRPC, and
-# of the messages generated from protos. With SLUICE_COMPILE_TOGETHER, and where no compiler cache is used, a first build
+# of the messages generated from protos. With SLUICE_COMPILE_TOGETHER, and where no compiler cache is named, a first build
 # reads them seldom: headers of other libraries are compiled once, and the files of a library several at a time. Files
 # include what they use all the same: `./dev lint` builds without, and finds what is missing.
 
