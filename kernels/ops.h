@@ -140,9 +140,9 @@ class Ops {
 
   // The two parts of an RMSNorm of rows that ranks share. The first sums the squares of a rank's
   // columns: out[t] = the balanced binary tree over the sums of `num_slices` equal runs of row t.
-  // x [T, N] F32, out [T, 1] F32; num_slices is a power of two that divides N; N may be 0. The second
-  // normalises them, given the sums of whole rows, of `count` elements: x = x / sqrt(squares / count +
-  // eps) * weight. squares [T, 1] F32, weight [N] F32.
+  // x [T, N] F32, out [T, 1] F32; num_slices is a power of two that divides N; N may be 0. The
+  // second normalises them, given the sums of whole rows, of `count` elements:
+  // x = x / sqrt(squares / count + eps) * weight. squares [T, 1] F32, weight [N] F32.
   virtual void SumSquares(MatrixView x, int num_slices, MatrixView out) = 0;
   virtual void RmsNormOfPart(MatrixView x, MatrixView squares, int64_t count, const float* weight,
                              float eps) = 0;

@@ -12,8 +12,8 @@ namespace sluice::reference {
 // [T, H] F32 (and then may be x) or BF16, weight [H].
 void RmsNorm(MatrixView x, const float* weight, float eps, MatrixView out);
 
-// out = (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, row by row. x and out as RmsNorm's, bias
-// [H] or null.
+// out = (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, row by row. x and out as RmsNorm's,
+// bias [H] or null.
 void LayerNorm(MatrixView x, const float* weight, const float* bias, float eps, MatrixView out);
 
 // RmsNorm, or LayerNorm of centred norms, of every head of the queries (of the keys) by itself, in

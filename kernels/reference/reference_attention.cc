@@ -40,8 +40,8 @@ void StoreVector(const float* from, int head_dim, DType dtype, float* to) {
   });
 }
 
-// softmax(scale * q k^T), scores capped where the options say so, over positions [first, count); zero
-// before them.
+// softmax(scale * q k^T), scores capped where the options say so, over positions [first, count);
+// zero before them.
 std::vector<double> Weights(const float* q, const ReferenceKvPool& pool, int layer, int kv_head,
                             const AttentionSegment& segment, int64_t first, int64_t count,
                             const AttentionOptions& options) {

@@ -1,7 +1,7 @@
 // How each family's config.json maps onto ModelConfig, and what its tensors are called: a function
-// and a table for each, by kind in family_*.cc. model_families.cc lists the families; nothing else
-// includes this header. The functions are ModelFamily::map: they read `fields`, fill in `config` and
-// report what is wrong to `fields`.
+// and a table for each, by kind in family_*.cc, for the table of families in model_families.cc. The
+// functions are ModelFamily::map: they read `fields`, fill in `config` and report errors to
+// `fields`.
 #pragma once
 
 #include "services/model/json_fields.h"
@@ -39,15 +39,52 @@ void MapMistral(JsonFields& fields, ModelConfig& config);
 void MapQwen2(JsonFields& fields, ModelConfig& config);
 void MapQwen3(JsonFields& fields, ModelConfig& config);
 void MapSmolLm3(JsonFields& fields, ModelConfig& config);
+void MapMinistral(JsonFields& fields, ModelConfig& config);
+void MapMinistral3(JsonFields& fields, ModelConfig& config);
+void MapErnie(JsonFields& fields, ModelConfig& config);
+void MapGranite(JsonFields& fields, ModelConfig& config);
+void MapMiniCpm(JsonFields& fields, ModelConfig& config);
+extern const TensorNames kInternLm2Names;
+void MapInternLm2(JsonFields& fields, ModelConfig& config);
+
+// ---- family_olmo.cc: norms of what branches add, and of all heads at once ----
+
+extern const TensorNames kOlmoNames;
+void MapOlmo2(JsonFields& fields, ModelConfig& config);
+void MapOlmo3(JsonFields& fields, ModelConfig& config);
+
+// ---- family_glm.cc: half of a head rotated, in neighbouring pairs ----
+
+extern const TensorNames kGlmNames;
+void MapGlm(JsonFields& fields, ModelConfig& config);
+extern const TensorNames kGlm4Names;
+void MapGlm4(JsonFields& fields, ModelConfig& config);
+
+// ---- family_cohere.cc: one LayerNorm without bias for two parallel branches ----
+
+void MapCohere(JsonFields& fields, ModelConfig& config);
+void MapCohere2(JsonFields& fields, ModelConfig& config);
+
+// ---- family_layer_norm.cc: LayerNorms with biases ----
+
+extern const TensorNames kStarCoder2Names;
+void MapStarCoder2(JsonFields& fields, ModelConfig& config);
+extern const TensorNames kStableLmNames;
+void MapStableLm(JsonFields& fields, ModelConfig& config);
 
 // ---- family_phi.cc ----
 
+extern const TensorNames kPhiNames;
+void MapPhi(JsonFields& fields, ModelConfig& config);
 extern const TensorNames kPhi3Names;
 void MapPhi3(JsonFields& fields, ModelConfig& config);
 
 // ---- family_gemma.cc ----
 
 void MapGemma(JsonFields& fields, ModelConfig& config);
+extern const TensorNames kGemma2Names;
+void MapGemma2(JsonFields& fields, ModelConfig& config);
+void MapGemma3(JsonFields& fields, ModelConfig& config);
 
 // ---- family_gpt.cc ----
 

@@ -96,7 +96,8 @@ struct ModelOverrides {
 };
 
 // Reads `folder`/config.json and, where it exists, `folder`/generation_config.json, whose token ids
-// win over those of config.json. Fields that no family here knows are ignored.
+// win over those of config.json. Where config.json describes several models, such as one of text
+// and one of images, it is that of its `text_config`. Fields that no family here knows are ignored.
 // Errors name the file, the field, its value and what is accepted: NOT_FOUND (folder or config.json
 // missing), INVALID_ARGUMENT (not JSON, a field missing, of the wrong type, out of range or at odds
 // with another), UNIMPLEMENTED (a model_type, activation, RoPE scaling or quantization that is not

@@ -1,4 +1,5 @@
-// Exponential functions: that which weighs tokens, and the soft cap of scores and logits. After simt.h.
+// Exponential functions: that which weighs tokens, and the soft cap of scores and logits. After
+// simt.h.
 #pragma once
 
 namespace sluice::cuda::SIMT_NAMESPACE {
