@@ -223,6 +223,7 @@ class AttentionWorker {
       WithSize(bundles[b].size, [&](auto size) {
         Score<decltype(size)::value>(bundles[b], runs, seen[b].any, options_.scale);
       });
+      if (options_.softcap > 0) CapScores(bundles[b], runs.now.count, options_.softcap);
       UpdateSoftmax(bundles[b], runs.now.count, seen[b].query);
       runs.next = runs.now;  // the first has asked for it
     }
@@ -347,6 +348,7 @@ void PagedAttention(CpuContext& context, MatrixView q, const CpuKvPool& pool, in
   const KvPoolSpec& spec = pool.spec();
   const int64_t kv_width = int64_t{1} * spec.num_kv_heads * spec.head_dim;
   SLUICE_CHECK(0 <= layer && layer < spec.num_layers && options.window >= 0);
+  SLUICE_CHECK(options.softcap >= 0);
   SLUICE_CHECK(q.cols % kv_width == 0 && q.rows == out.rows && q.cols == out.cols);
   for (const AttentionSegment& segment : context.step.segments()) {
     SLUICE_CHECK(segment.first_row + segment.num_rows <= q.rows);

@@ -14,12 +14,16 @@ void ApplyQkNormRopeAndStoreKv(CpuContext& context, MatrixView qkv, const QkNorm
   SLUICE_CHECK(qkv.cols == query_width + 2 * kv_width);
   const MatrixView queries = qkv.Columns(0, query_width);
   const MatrixView keys = qkv.Columns(query_width, kv_width);
-  if (params.query_norm != nullptr) {
-    HeadRmsNorm(context, queries, params.head_dim, params.query_norm, params.norm_eps);
-  }
-  if (params.key_norm != nullptr) {
-    HeadRmsNorm(context, keys, params.head_dim, params.key_norm, params.norm_eps);
-  }
+  HeadNorm norm{.head_dim = params.head_dim,
+                .weight = params.query_norm,
+                .bias = params.query_norm_bias,
+                .by_head = params.norms_by_head,
+                .centred = params.norms_centred,
+                .eps = params.norm_eps};
+  if (norm.weight != nullptr) NormHeads(context, queries, norm);
+  norm.weight = params.key_norm;
+  norm.bias = params.key_norm_bias;
+  if (norm.weight != nullptr) NormHeads(context, keys, norm);
   if (params.rotations != nullptr) {
     // They are side by side and rotated alike.
     Rope(context, qkv.Columns(0, query_width + kv_width), params.head_dim, *params.rotations,

@@ -40,16 +40,19 @@ void StoreVector(const float* from, int head_dim, DType dtype, float* to) {
   });
 }
 
-// softmax(scale * q k^T) over positions [first, count); zero before them.
+// softmax(scale * q k^T), scores capped where the options say so, over positions [first, count);
+// zero before them.
 std::vector<double> Weights(const float* q, const ReferenceKvPool& pool, int layer, int kv_head,
                             const AttentionSegment& segment, int64_t first, int64_t count,
-                            float scale) {
+                            const AttentionOptions& options) {
   std::vector<double> weights(count, -std::numeric_limits<double>::infinity());
   for (int64_t position = first; position < count; ++position) {
     const float* key = pool.At(pool.KeyIndex(segment, position, layer, kv_head));
     double score = 0;
     for (int d = 0; d < pool.spec().head_dim; ++d) score += double{q[d]} * key[d];
-    weights[position] = scale * score;
+    weights[position] = options.scale * score;
+    if (options.softcap == 0) continue;
+    weights[position] = options.softcap * std::tanh(weights[position] / options.softcap);
   }
   const double maximum = *std::max_element(weights.begin(), weights.end());
   double sum = 0;
@@ -93,7 +96,7 @@ void ReferenceAttention(MatrixView q, const ReferenceKvPool& pool, int layer,
       for (int head = 0; head < num_heads; ++head) {
         const std::vector<double> weights =
             Weights(q.Row(row) + int64_t{head} * head_dim, pool, layer, head / group, segment,
-                    first, count, options.scale);
+                    first, count, options);
         for (int d = 0; d < head_dim; ++d) {
           double sum = 0;
           for (int64_t position = first; position < count; ++position) {

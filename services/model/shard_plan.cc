@@ -14,13 +14,6 @@ namespace {
 constexpr int kRankCounts[] = {1, 2, 4, 8};
 constexpr int kMaxSlices = 8;
 
-// The largest power of two, at most 8, that divides `count`.
-int NumSlices(int count) {
-  int slices = kMaxSlices;
-  while (count % slices != 0) slices /= 2;
-  return slices;
-}
-
 // Part `index` of [0, size) cut into `parts` as even as possible, the first ones an element longer.
 IndexRange EvenPart(int size, int parts, int index) {
   const int base = size / parts;
@@ -94,9 +87,15 @@ ReductionSlices SlicesOf(int num_slices, int k, const ShardPlacement& placement)
 
 }  // namespace
 
+int NumReductionSlices(int count) {
+  int slices = kMaxSlices;
+  while (count % slices != 0) slices /= 2;
+  return slices;
+}
+
 MlpPart ShardPlan::MlpOf(int width) const {
   return {.columns = EvenPart(width, placement.num_ranks, placement.rank),
-          .down_proj = SlicesOf(NumSlices(width), width, placement)};
+          .down_proj = SlicesOf(NumReductionSlices(width), width, placement)};
 }
 
 absl::StatusOr<ShardPlan> MakeShardPlan(const ModelConfig& config,
@@ -108,7 +107,7 @@ absl::StatusOr<ShardPlan> MakeShardPlan(const ModelConfig& config,
   plan.layers = EvenPart(config.num_layers(), placement.num_stages, placement.stage);
   plan.heads = EvenPart(config.num_heads, ranks, placement.rank);
   plan.kv_heads = KvHeadsOf(config, plan.heads);
-  plan.o_proj = SlicesOf(NumSlices(config.num_heads), config.query_width(), placement);
+  plan.o_proj = SlicesOf(NumReductionSlices(config.num_heads), config.query_width(), placement);
   return plan;
 }
 

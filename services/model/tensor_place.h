@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "kernels/weight_format.h"
 #include "services/model/checkpoint.h"
 #include "services/model/model_config.h"
@@ -24,10 +25,14 @@ struct TensorPlace {
   int64_t stride = 0;
   bool transposed = false;
   bool is_norm_weight = false;
+  // Every row is a vector of its own, in whose name the row's number stands for the "*" of `name`.
+  bool rows_apart = false;
   std::optional<WeightFormat> quantized;  // as quantized_tensor.h has it; none: plain, or published
 
   // All of the stored tensor, whatever else is fused into it.
   TensorPlace Whole() const;
+  // The vector that a row is. REQUIRES: rows_apart.
+  TensorPlace Row(int64_t row) const;
 };
 
 class TensorPlaces {
@@ -43,7 +48,16 @@ class TensorPlaces {
   // Whether the files hold projections as [inputs, outputs].
   bool transposed() const { return transposed_; }
 
+  // Whether a stored tensor belongs to a decoder layer of this model, and not to one of another
+  // model that the files hold as well, such as an encoder of images.
+  bool IsOfLayer(const std::string& stored_name) const;
+
  private:
+  // Where a folder of several models has the names of its text model: as they are, below
+  // "language_model.", or "model.language_model." in place of "model.".
+  enum class Nesting { kNone, kOuter, kInner };
+
+  std::string Nested(absl::string_view name) const;
   std::string NameOf(TensorId tensor) const;
   // How the files, if `sluice quantize` wrote them, hold a tensor.
   std::optional<WeightFormat> StoredQuantized(TensorId tensor) const;
@@ -51,6 +65,7 @@ class TensorPlaces {
   ModelConfig config_;
   const TensorNames* names_;
   bool transposed_;
+  Nesting nesting_ = Nesting::kNone;
   bool has_prefix_ = true;     // the names' optional one
   bool tied_as_head_ = false;  // what the embedding and the head share has the head's name
 };

@@ -26,8 +26,8 @@ MatrixShape ShapeOf(TensorId tensor, const ModelConfig& config);
 int MlpWidthOf(TensorId tensor, const ModelConfig& config);
 
 // The part of a tensor that the shard of this plan holds: rows of q, k, v, gate and up and of their
-// biases, columns of o and down, all of the norms and of the biases of o and down (which are added
-// once, after the ranks' sums).
+// biases and of norms that have weights for each head, columns of o and down, all of the other
+// norms and of the biases of o and down (which are added once, after the ranks' sums).
 TensorSlice SliceOf(TensorId tensor, const ModelConfig& config, const ShardPlan& plan);
 
 }  // namespace sluice

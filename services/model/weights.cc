@@ -109,6 +109,13 @@ absl::Status WeightSource::CheckTensors() const {
 }
 
 absl::Status WeightSource::CheckPlace(const TensorPlace& place) const {
+  if (place.rows_apart) {
+    absl::Status found;
+    for (int64_t row = 0; row < place.stored.rows; ++row) {
+      found.Update(CheckPlace(place.Row(row)));
+    }
+    return found;
+  }
   if (IsPublished(place)) return CheckPublishedFp8(checkpoint_, place.name, place.stored);
   if (!place.quantized.has_value()) {
     const MatrixShape shape =
@@ -146,6 +153,7 @@ absl::StatusOr<WeightFormat> WeightSource::ResolveQuantized(WeightFormat wanted)
 }
 
 DType WeightSource::StoredType(const TensorPlace& place) const {
+  if (place.rows_apart) return StoredType(place.Row(0));
   if (IsPublished(place)) return DType::kF8E4M3;
   const MatrixShape shape =
       place.transposed ? MatrixShape{place.stored.columns, place.stored.rows} : place.stored;
@@ -208,9 +216,22 @@ absl::Status WeightSource::ReadRun(const TensorPlace& place, const TensorSlice& 
   return read;
 }
 
+absl::Status WeightSource::ReadRowsApart(const TensorPlace& place, const TensorSlice& slice,
+                                         WeightFormat as, absl::Span<std::byte> out) const {
+  const size_t row_bytes = RowBytes(as, slice.columns.size());
+  for (int64_t row = slice.rows.begin; row < slice.rows.end; ++row) {
+    const TensorSlice of_row{slice.columns, {0, 1}};
+    absl::Status read = Read(place.Row(row), of_row, as, out.first(row_bytes));
+    if (!read.ok()) return read;
+    out.remove_prefix(row_bytes);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status WeightSource::Read(const TensorPlace& place, const TensorSlice& slice, WeightFormat as,
                                 absl::Span<std::byte> out) const {
   SLUICE_CHECK(out.size() == BytesIn(as, slice));
+  if (place.rows_apart) return ReadRowsApart(place, slice, as, out);
   for (int64_t row = slice.rows.begin; row < slice.rows.end;) {
     const int64_t in_run = row % place.run;
     const int64_t count = std::min(place.run - in_run, slice.rows.end - row);

@@ -138,6 +138,8 @@ AttentionWeights LoadAttention(const AttentionSpec& spec, const ShardPlan& plan,
   weights.qkv_bias = loader.Vector({kQBias, kKBias, kVBias});
   weights.q_norm = loader.Vector({kQNorm});
   weights.k_norm = loader.Vector({kKNorm});
+  weights.q_norm_bias = loader.Vector({kQNormBias});
+  weights.k_norm_bias = loader.Vector({kKNormBias});
   weights.o = loader.Matrix({kO}, plan.o_proj.slices.size());
   weights.o_bias = loader.Vector({kOBias});
   return weights;
@@ -174,7 +176,8 @@ size_t LayerWeights::size_bytes() const {
   for (const PackedMatrix* matrix : matrices()) bytes += matrix->size_bytes();
   for (const FloatVector* vector :
        {&attention_norm.weight, &attention_norm.bias, &attention.qkv_bias, &attention.q_norm,
-        &attention.k_norm, &attention.o_bias, &mlp_norm.weight, &mlp_norm.bias}) {
+        &attention.k_norm, &attention.q_norm_bias, &attention.k_norm_bias, &attention.o_bias,
+        &mlp_norm.weight, &mlp_norm.bias, &attention_post_norm.weight, &mlp_post_norm.weight}) {
     bytes += vector->size_bytes();
   }
   return bytes;
@@ -186,12 +189,16 @@ absl::StatusOr<LayerWeights> LoadLayerWeights(const ModelConfig& config, const S
   using enum TensorRole;
   const LayerSpec& spec = config.layers[layer];
   LayerLoader loader(config, plan, source, layer, wanted, backend);
-  LayerWeights weights{.parallel_residual = spec.parallel_residual};
+  LayerWeights weights{.parallel_residual = spec.parallel_residual,
+                       .norms = spec.norms,
+                       .residual_multiplier = spec.residual_multiplier};
   weights.attention_norm = {loader.Vector({kAttentionNorm}), loader.Vector({kAttentionNormBias})};
   weights.attention = LoadAttention(spec.attention, plan, loader);
   weights.mlp_norm = {loader.Vector({kMlpNorm}), loader.Vector({kMlpNormBias})};
   weights.mlp = std::visit(
       [&](const auto& mlp) -> MlpWeights { return LoadMlp(mlp, plan, loader); }, spec.mlp);
+  weights.attention_post_norm.weight = loader.Vector({kAttentionPostNorm});
+  weights.mlp_post_norm.weight = loader.Vector({kMlpPostNorm});
   if (!loader.status().ok()) return loader.status();
   return weights;
 }

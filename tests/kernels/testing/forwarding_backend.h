@@ -47,6 +47,11 @@ class ForwardingBackend : public Backend {
   void PagedAttention(MatrixView q, const KvPool& pool, int layer, const AttentionOptions& options,
                       MatrixView out) override;
   void Scale(float factor, MatrixView x) override;
+  void ScaleRows(const float* factors, MatrixView x) override;
+  void SoftCap(float cap, MatrixView x) override;
+  void SumSquares(MatrixView x, int num_slices, MatrixView out) override;
+  void RmsNormOfPart(MatrixView x, MatrixView squares, int64_t count, const float* weight,
+                     float eps) override;
   void AddResidual(MatrixView x, MatrixView residual) override;
   void TreeAdd(absl::Span<const MatrixView> partials, MatrixView out) override;
   void TreeAddToResidual(absl::Span<const MatrixView> partials,

@@ -108,7 +108,7 @@ void AddSwitches(Dice& dice, json& config) {
   for (const char* name :
        {"attention_bias", "mlp_bias", "tie_word_embeddings", "use_sliding_window",
         "scale_attn_weights", "scale_attn_by_inverse_layer_idx", "use_parallel_residual",
-        "with_bias"}) {
+        "with_bias", "use_bias", "bias", "use_qkv_bias", "qk_layernorm", "use_qk_norm"}) {
     config[name] = dice.Chance();
   }
   for (const char* name : {"hidden_act", "hidden_activation", "activation_function"}) {
@@ -116,7 +116,14 @@ void AddSwitches(Dice& dice, json& config) {
   }
   config["sliding_window"] = dice.Between(1, 100);
   config["max_window_layers"] = dice.Between(0, 1);
-  config["no_rope_layer_interval"] = 2;
+  config["no_rope_layer_interval"] = config["sliding_window_pattern"] = 2;
+  for (const char* name : {"attn_logit_softcapping", "final_logit_softcapping"}) {
+    config[name] = dice.Number(1, 50);
+  }
+  for (const char* name : {"residual_multiplier", "embedding_multiplier", "scale_depth"}) {
+    config[name] = dice.Number(0.5, 2);
+  }
+  config["attention_multiplier"] = dice.Number(0.05, 0.3);
   config["position"] =
       dice.Word({"rope_interleaved", "rope_half", "learned", "sinusoidal", "none"});
   config["norm"] = dice.Word({"rmsnorm", "layernorm"});
