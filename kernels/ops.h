@@ -62,6 +62,7 @@ struct GemmEpilogue {
   // Of every sum or, where the weights are gated, activation(gate) * up: SwiGLU with kSilu, GeGLU
   // with kGelu or kGeluTanh (Shazeer 2020). Gated weights must have one.
   std::optional<Activation> activation;
+  GatedClamp clamp;         // of kClampedSwiGlu
   bool add_to_out = false;  // out += the result instead of out = the result
 };
 

@@ -90,6 +90,8 @@ double Activated(Activation activation, double z) {
       return z / 2 * std::erfc(-z / std::sqrt(2.0));
     case Activation::kGeluTanh:
       return z / 2 * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (z + 0.044715 * z * z * z)));
+    case Activation::kClampedSwiGlu:
+      break;  // of a gate and its up together
   }
   SLUICE_CHECK(false);
   return 0;

@@ -168,9 +168,16 @@ void MapWindow(JsonFields& fields, int otherwise, ModelConfig& config) {
 void MapWindowOfSomeLayers(JsonFields& fields, int otherwise,
                            absl::FunctionRef<bool(int layer)> is_windowed, ModelConfig& config) {
   const bool has_window = ReadBool(fields, "use_sliding_window", false);
+  if (has_window) return MapWindowsByType(fields, otherwise, is_windowed, config);
+  ReadWindow(fields, otherwise);
+  ReadLayerTypes(fields, config.num_layers());
+}
+
+void MapWindowsByType(JsonFields& fields, int otherwise,
+                      absl::FunctionRef<bool(int layer)> is_windowed, ModelConfig& config) {
   const std::optional<int> window = ReadWindow(fields, otherwise);
   const auto layer_types = ReadLayerTypes(fields, config.num_layers());
-  if (!has_window || !window.has_value()) return;
+  if (!window.has_value()) return;
   for (int layer = 0; layer < config.num_layers(); ++layer) {
     const bool windowed = layer_types.has_value() ? (*layer_types)[layer] : is_windowed(layer);
     config.layers[layer].attention.window = windowed ? *window : 0;

@@ -48,6 +48,10 @@ void MapWindow(JsonFields& fields, int otherwise, ModelConfig& config);
 void MapWindowOfSomeLayers(JsonFields& fields, int otherwise,
                            absl::FunctionRef<bool(int layer)> is_windowed, ModelConfig& config);
 
+// The same of layers whose windows no other field turns on or off.
+void MapWindowsByType(JsonFields& fields, int otherwise,
+                      absl::FunctionRef<bool(int layer)> is_windowed, ModelConfig& config);
+
 // Removes the rotation of the layers that `no_rope_layers` has a 0 for or, where the file has no
 // such list, of every `no_rope_layer_interval`th one, `interval` by default. REQUIRES: SetLayers.
 void MapLayersWithoutRope(JsonFields& fields, int interval, ModelConfig& config);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "services/model/family_fields.h"
+#include "services/model/mixture_families.h"
 
 namespace sluice {
 namespace {
@@ -281,6 +282,12 @@ constexpr ModelFamily kFamilies[] = {
     {"qwen3", MapQwen3, &kLlamaNames, {}},
     {"smollm3", MapSmolLm3, &kLlamaNames, {}},
     {"gemma", MapGemma, &kLlamaNames, {}},
+    {"mixtral", MapMixtral, &kMixtralNames, {}},
+    {"qwen2_moe", MapQwen2Moe, &kQwenMoeNames, {}},
+    {"qwen3_moe", MapQwen3Moe, &kQwenMoeNames, {}},
+    {"glm4_moe", MapGlm4Moe, &kDeepseekMoeNames, {.turned_fraction = 0.5}},
+    {"ernie4_5_moe", MapErnieMoe, &kErnieMoeNames, {}},
+    {"gpt_oss", MapGptOss, &kGptOssNames, {}},
     {"phi3", MapPhi3, &kPhi3Names, {.original_positions = 4096, .every_list_long = true}},
     {"gpt2", MapGpt2, &kGpt2Names, {}},
     {"gpt_neox", MapGptNeox, &kGptNeoxNames, {.turned_fraction = 0.25}},

@@ -36,9 +36,20 @@ enum class TensorRole : uint8_t {
   kMlpNormBias,        // [H]
   kQNorm,              // [D]
   kKNorm,              // [D]
+
+  // Of mixtures of experts. Gates, ups, downs and their biases name an expert there.
+  kRouter,       // [E, H]
+  kRouterBias,   // [E]
+  kChoiceBias,   // [E], added to scores for the choice alone
+  kSharedGate,   // [F of the shared expert, H]
+  kSharedUp,     // [F of the shared expert, H]
+  kSharedDown,   // [H, F of the shared expert]
+  kSharedScore,  // [1, H]: whose sigmoid weighs the shared expert
+
+  kSinks,  // [Nq]
 };
 inline constexpr TensorRole kFirstLayerRole = TensorRole::kAttentionNorm;
-inline constexpr int kNumTensorRoles = static_cast<int>(TensorRole::kKNorm) + 1;
+inline constexpr int kNumTensorRoles = static_cast<int>(TensorRole::kSinks) + 1;
 
 struct TensorId {
   TensorRole role = TensorRole::kEmbedding;

@@ -22,7 +22,7 @@ struct TensorName {
   const char* suffix;
 };
 
-TensorName NameIn(const TensorNames& names, TensorRole role);
+TensorName NameIn(const TensorNames& names, TensorId tensor);
 
 // Which tensors may be fused with others, and which of them comes how far down the stack.
 struct FusedRows {

@@ -12,6 +12,13 @@ enum class Fusion : uint8_t {
   kByHead,   // q, k, v of head 0, then of head 1, ...; as many KV heads as heads
 };
 
+// Experts that files keep in one tensor, [E, inputs, outputs]; their biases are [E, outputs].
+enum class ExpertStack : uint8_t {
+  kNone,         // tensors for each
+  kHalves,       // gates and ups in one: all gates, then all ups
+  kAlternating,  // gate 0, up 0, gate 1, ...
+};
+
 // Every name is a module's: its tensors are called "<name>.weight" and "<name>.bias". nullptr: no
 // model of the family has it. Fused projections share a name.
 struct TensorNames {
@@ -36,9 +43,27 @@ struct TensorNames {
   const char* up = nullptr;
   const char* down = nullptr;
 
+  // Of mixtures of experts.
+  const char* router = nullptr;
+  const char* choice_bias = nullptr;  // the tensor's own name
+  const char* expert_gate = nullptr;
+  const char* expert_up = nullptr;
+  const char* expert_down = nullptr;
+  const char* shared_gate = nullptr;
+  const char* shared_up = nullptr;
+  const char* shared_down = nullptr;
+  const char* shared_score = nullptr;
+  // Of all experts together, the tensors' own names; their biases have "_bias" behind them. Files of
+  // `sluice quantize` have tensors for each, as other families' files do.
+  const char* stacked_gate_up = nullptr;
+  const char* stacked_down = nullptr;
+  const char* sinks = nullptr;  // the tensor's own name
+
   Fusion qkv = Fusion::kNone;
   Fusion gate_up = Fusion::kNone;
-  bool transposed = false;  // projections are stored as [inputs, outputs]
+  ExpertStack experts = ExpertStack::kNone;
+  bool choice_bias_is_row = false;  // stored as [1, E]
+  bool transposed = false;          // projections are stored as [inputs, outputs]
   // Some files leave it out of every name but the head's.
   const char* optional_prefix = "";
 };

@@ -45,27 +45,42 @@ uint64_t BytesPerBlock(const KvPoolSpec& spec) {
          KvVectorBytes(spec.dtype, spec.head_dim);
 }
 
-// The rank's columns of the stage's widest MLP.
-int64_t WidestMlp(const ModelConfig& config, const ShardPlan& plan) {
-  int64_t widest = 0;
-  for (int64_t layer = plan.layers.begin; layer < plan.layers.end; ++layer) {
-    const auto width = [&](const DenseMlpSpec& mlp) {
-      return plan.MlpOf(mlp.width).columns.size();
-    };
-    widest = std::max(widest, std::visit(width, config.layers[layer].mlp));
-  }
-  return widest;
+// Makes room for an MLP of a layer.
+void Widen(const DenseMlpSpec& mlp, const ShardPlan& plan, StepShape& shape) {
+  shape.mlp_width = std::max(shape.mlp_width, plan.MlpOf(mlp.width).columns.size());
+}
+void Widen(const MixtureSpec& mlp, const ShardPlan& plan, StepShape& shape) {
+  const int64_t width = plan.MlpOf(mlp, mlp.expert.width).columns.size();
+  shape.num_experts = std::max(shape.num_experts, mlp.router.num_experts);
+  shape.num_chosen = std::max(shape.num_chosen, mlp.router.num_chosen);
+  shape.expert_width = std::max(shape.expert_width, mlp.router.num_chosen * width);
+  shape.shared_width =
+      std::max(shape.shared_width, plan.MlpOf(mlp, mlp.shared_width).columns.size());
 }
 
 StepShape ShapeOfStep(const ModelConfig& config, const ShardPlan& plan, int64_t max_rows,
                       const Backend& backend) {
-  return {.max_rows = backend.BucketRows(max_rows),
-          .hidden = config.hidden_size,
-          .query_width = plan.heads.size() * config.head_dim,
-          .kv_width = plan.kv_heads.size() * config.head_dim,
-          .mlp_width = WidestMlp(config, plan),
-          .num_ranks = plan.placement.num_ranks,
-          .operand_dtype = backend.operand_dtype()};
+  StepShape shape{.max_rows = backend.BucketRows(max_rows),
+                  .hidden = config.hidden_size,
+                  .query_width = plan.heads.size() * config.head_dim,
+                  .kv_width = plan.kv_heads.size() * config.head_dim,
+                  .num_ranks = plan.placement.num_ranks,
+                  .operand_dtype = backend.operand_dtype()};
+  for (int64_t layer = plan.layers.begin; layer < plan.layers.end; ++layer) {
+    std::visit([&](const auto& mlp) { Widen(mlp, plan, shape); }, config.layers[layer].mlp);
+  }
+  return shape;
+}
+
+absl::Status CheckKinds(const ModelConfig& config, Backend& backend) {
+  const auto is_mixture = [](const LayerSpec& layer) { return MixtureOf(layer) != nullptr; };
+  if (backend.experts() != nullptr ||
+      std::none_of(config.layers.begin(), config.layers.end(), is_mixture)) {
+    return absl::OkStatus();
+  }
+  return absl::UnimplementedError(absl::StrCat(
+      "model_type \"", config.model_type,
+      "\" is a mixture of experts, which GPUs do not serve yet; accepted: --device cpu"));
 }
 
 }  // namespace
@@ -76,6 +91,7 @@ absl::StatusOr<std::unique_ptr<ShardModel>> ShardModel::Load(const ModelConfig& 
                                                              const ShardModelOptions& options,
                                                              Backend& backend) {
   absl::Status status = CheckOptions(options);
+  status.Update(CheckKinds(config, backend));
   if (!status.ok()) return status;
   const auto format = source.Resolve(options.weights);
   if (!format.ok()) return format.status();
@@ -170,6 +186,11 @@ absl::Status ShardModel::LoadLayers(const WeightSource& source, const MatrixForm
     if (!weights.ok()) return weights.status();
     for (const PackedMatrix* matrix : weights->matrices()) {
       backend_.ReserveForGemm(*matrix, limits_.max_rows);
+    }
+    if (const auto* mixture = std::get_if<MixtureWeights>(&weights->mlp)) {
+      backend_.experts()->ReserveForExperts(*mixture->gate_up, *mixture->down,
+                                            mixture->shared_down.get(),
+                                            mixture->spec.router.num_chosen, limits_.max_rows);
     }
     layers_.push_back(*std::move(weights));
   }
@@ -322,7 +343,9 @@ absl::Status ShardModel::RunMlp(const DenseMlpWeights& mlp, const NormWeights* n
   const int64_t width = plan_.MlpOf(mlp.spec.width).columns.size();
   const MatrixView activated = step.views.activated.Columns(0, width);
   backend_.Gemm(step.views.normed, *mlp.gate_up, activated,
-                {.bias = mlp.gate_up_bias.data_or_null(), .activation = mlp.spec.activation});
+                {.bias = mlp.gate_up_bias.data_or_null(),
+                 .activation = mlp.spec.activation,
+                 .clamp = mlp.spec.clamp});
   return AddProductToResidual(activated, *mlp.down, mlp.down_bias, next, step);
 }
 
@@ -335,7 +358,12 @@ absl::Status ShardModel::AddProductToResidual(MatrixView x, const PackedMatrix& 
     return absl::OkStatus();
   }
   backend_.Gemm(x, weights, step.views.partial);
-  ResidualUpdate update{.residual = step.hidden, .bias = bias.data_or_null()};
+  return AddPartialToResidual(bias.data_or_null(), next, step);
+}
+
+absl::Status ShardModel::AddPartialToResidual(const float* bias, const NormWeights* next,
+                                              const Step& step) {
+  ResidualUpdate update{.residual = step.hidden, .bias = bias};
   if (next != nullptr) {
     update.norm = NormOf(*next);
     update.normed = step.views.normed;

@@ -121,11 +121,16 @@ class ShardModel {
   // Ends with `next`, the norm of what follows, where there is one.
   absl::Status Mlp(const MlpWeights& mlp, const NormWeights* next, const Step& step);
   absl::Status RunMlp(const DenseMlpWeights& mlp, const NormWeights* next, const Step& step);
+  absl::Status RunMlp(const MixtureWeights& mlp, const NormWeights* next, const Step& step);
+  // All of it but its last product, which CombineExperts adds to those of the chosen ones.
+  SharedExpert RunSharedExpert(const MixtureWeights& mlp, const StepViews& views);
   // hidden += the sum over the ranks of x times weights, + bias where there is one; and views.normed =
   // its norm by `next`, unless that is null.
   absl::Status AddProductToResidual(MatrixView x, const PackedMatrix& weights,
                                     const FloatVector& bias, const NormWeights* next,
                                     const Step& step);
+  // The same of partial sums that are in views.partial.
+  absl::Status AddPartialToResidual(const float* bias, const NormWeights* next, const Step& step);
 
   // Constant after loading.
   const ModelConfig config_;
