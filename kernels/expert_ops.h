@@ -8,6 +8,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -42,7 +43,7 @@ struct CombineOptions {
   bool weighted = true;         // whether an expert's result is multiplied with its weight
   const float* bias = nullptr;  // [E, H] F32: of each expert's result. Of the rank whose slices
                                 // are the first; null on others
-  const SharedExpert* shared = nullptr;
+  std::optional<SharedExpert> shared;
   bool add_to_out = false;  // out += the result instead of out = the result
 };
 

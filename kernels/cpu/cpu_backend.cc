@@ -9,6 +9,7 @@
 #include "kernels/check.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/context.h"
+#include "kernels/cpu/cpu_experts.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/fused.h"
 #include "kernels/cpu/gather.h"
@@ -93,6 +94,8 @@ class CpuBackend final : public Backend {
     return HostRankGroup::Create(spec, *this);
   }
 
+  ExpertOps* experts() override { return &experts_; }
+
   void BeginStep(absl::Span<const AttentionSegment> segments, int64_t rows) override {
     context_.step.Begin(segments, rows);
   }
@@ -166,6 +169,7 @@ class CpuBackend final : public Backend {
 
  private:
   CpuContext context_;
+  CpuExperts experts_{context_};
   const std::string name_ =
       absl::StrCat("cpu/", std::string(Name(context_.instructions)),
                    HasFusedMultiplyAdd() ? "" : "_unfused", " v", kBitsVersion);

@@ -15,6 +15,7 @@
 #include "kernels/reference/element.h"
 #include "kernels/reference/primitives.h"
 #include "kernels/reference/reference_attention.h"
+#include "kernels/reference/reference_experts.h"
 #include "kernels/reference/reference_kv_pool.h"
 #include "kernels/reference/reference_sampling.h"
 
@@ -97,6 +98,13 @@ double Activated(Activation activation, double z) {
   return 0;
 }
 
+double ClampedSwiGlu(const GatedClamp& clamp, double gate, double up) {
+  const double limit = clamp.limit;
+  gate = std::min(gate, limit);
+  up = std::clamp(up, -limit, limit);
+  return (up + 1) * gate / (1 + std::exp(-clamp.alpha * gate));
+}
+
 // Larger first, then lower column; NaN below everything else.
 bool Ranks(const float* row, int32_t a, int32_t b) {
   if (std::isnan(row[a]) || std::isnan(row[b])) {
@@ -158,6 +166,8 @@ class ReferenceBackend final : public Backend {
     return HostRankGroup::Create(spec, *this);
   }
 
+  ExpertOps* experts() override { return &experts_; }
+
   void BeginStep(absl::Span<const AttentionSegment> segments, int64_t rows) override {
     step_.Begin(segments, rows);
   }
@@ -207,8 +217,13 @@ class ReferenceBackend final : public Backend {
       const std::vector<float> row = matrix.Operand(x, t);
       for (int64_t n = 0; n < out.cols; ++n) {
         double result = Sum(row, matrix, n, epilogue.bias);
-        if (epilogue.activation.has_value()) result = Activated(*epilogue.activation, result);
-        if (matrix.gated()) result *= Sum(row, matrix, out.cols + n, epilogue.bias);
+        const double up = matrix.gated() ? Sum(row, matrix, out.cols + n, epilogue.bias) : 1;
+        if (epilogue.activation == Activation::kClampedSwiGlu) {
+          result = ClampedSwiGlu(epilogue.clamp, result, up);
+        } else {
+          if (epilogue.activation.has_value()) result = Activated(*epilogue.activation, result);
+          if (matrix.gated()) result *= up;
+        }
         const auto rounded = static_cast<float>(result);
         StoreElement(out, t, n, epilogue.add_to_out ? LoadElement(out, t, n) + rounded : rounded);
       }
@@ -315,6 +330,7 @@ class ReferenceBackend final : public Backend {
 
  private:
   const DType operand_dtype_;
+  ReferenceExperts experts_{*this};
   HostStep step_;
 };
 

@@ -49,12 +49,8 @@ absl::Status ShardModel::RunMlp(const MixtureWeights& mlp, const NormWeights* ne
                        .clamp = expert.clamp,
                        .weighs_inputs = mlp.spec.weighs_inputs},
                       activated);
-  SharedExpert shared;
   CombineOptions combine{.weighted = !mlp.spec.weighs_inputs, .bias = mlp.down_bias.data_or_null()};
-  if (mlp.shared_down != nullptr) {
-    shared = RunSharedExpert(mlp, views);
-    combine.shared = &shared;
-  }
+  if (mlp.shared_down != nullptr) combine.shared = RunSharedExpert(mlp, views);
   if (ranks_ != nullptr) {
     experts.CombineExperts(activated, *mlp.down, routing, combine, views.partial);
     return AddPartialToResidual(/*bias=*/nullptr, next, step);
