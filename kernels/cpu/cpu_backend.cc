@@ -140,6 +140,21 @@ class CpuBackend final : public Backend {
 
   void Scale(float factor, MatrixView x) override { sluice::Scale(context_, factor, x); }
 
+  void ScaleRows(const float* factors, MatrixView x) override {
+    sluice::ScaleRows(context_, factors, x);
+  }
+
+  void SoftCap(float cap, MatrixView x) override { sluice::SoftCap(context_, cap, x); }
+
+  void SumSquares(MatrixView x, int num_slices, MatrixView out) override {
+    sluice::SumSquares(context_, x, num_slices, out);
+  }
+
+  void RmsNormOfPart(MatrixView x, MatrixView squares, int64_t count, const float* weight,
+                     float eps) override {
+    sluice::RmsNormOfPart(context_, x, squares, count, weight, eps);
+  }
+
   void AddResidual(MatrixView x, MatrixView residual) override {
     sluice::AddResidual(context_, x, residual);
   }

@@ -193,19 +193,7 @@ class ReferenceBackend final : public Backend {
 
   void LayerNorm(MatrixView x, const float* weight, const float* bias, float eps,
                  MatrixView out) override {
-    const auto size = static_cast<double>(x.cols);
-    for (int64_t t = 0; t < x.rows; ++t) {
-      const float* row = x.Row(t);
-      const double mean = std::accumulate(row, row + x.cols, 0.0) / size;
-      double squares = 0;
-      for (int64_t h = 0; h < x.cols; ++h) squares += (row[h] - mean) * (row[h] - mean);
-      const double deviation = std::sqrt(squares / size + eps);
-      for (int64_t h = 0; h < x.cols; ++h) {
-        const double shift = bias == nullptr ? 0 : bias[h];
-        const double scaled = (row[h] - mean) / deviation * weight[h];
-        StoreElement(out, t, h, static_cast<float>(scaled + shift));
-      }
-    }
+    reference::LayerNorm(x, weight, bias, eps, out);
   }
 
   void Gemm(MatrixView x, const PackedMatrix& weights, MatrixView out,
@@ -235,14 +223,11 @@ class ReferenceBackend final : public Backend {
     const int64_t query_width = int64_t{params.num_heads} * params.head_dim;
     const int64_t kv_width = int64_t{params.num_kv_heads} * params.head_dim;
     SLUICE_CHECK(qkv.cols == query_width + 2 * kv_width);
+    if (params.clip > 0) reference::Clamp(params.clip, qkv);
     const MatrixView queries = qkv.Columns(0, query_width);
     const MatrixView keys = qkv.Columns(query_width, kv_width);
-    if (params.query_norm != nullptr) {
-      reference::HeadRmsNorm(queries, params.head_dim, params.query_norm, params.norm_eps);
-    }
-    if (params.key_norm != nullptr) {
-      reference::HeadRmsNorm(keys, params.head_dim, params.key_norm, params.norm_eps);
-    }
+    if (params.query_norm != nullptr) reference::NormQueryHeads(queries, params);
+    if (params.key_norm != nullptr) reference::NormKeyHeads(keys, params);
     if (params.rotations != nullptr) {
       reference::Rope(queries, params.head_dim, *params.rotations, params.layout, step_);
       reference::Rope(keys, params.head_dim, *params.rotations, params.layout, step_);
@@ -264,6 +249,37 @@ class ReferenceBackend final : public Backend {
   void Scale(float factor, MatrixView x) override {
     for (int64_t t = 0; t < x.rows; ++t) {
       for (int64_t n = 0; n < x.cols; ++n) x.Row(t)[n] *= factor;
+    }
+  }
+
+  void ScaleRows(const float* factors, MatrixView x) override {
+    for (int64_t t = 0; t < x.rows; ++t) Scale(factors[t], x.Rows(t, 1));
+  }
+
+  void SoftCap(float cap, MatrixView x) override {
+    for (int64_t t = 0; t < x.rows; ++t) {
+      for (int64_t n = 0; n < x.cols; ++n) {
+        float& element = x.Row(t)[n];
+        element = static_cast<float>(cap * std::tanh(double{element} / cap));
+      }
+    }
+  }
+
+  void SumSquares(MatrixView x, int /*num_slices*/, MatrixView out) override {
+    for (int64_t t = 0; t < x.rows; ++t) {
+      double squares = 0;
+      for (int64_t n = 0; n < x.cols; ++n) squares += double{x.Row(t)[n]} * x.Row(t)[n];
+      *out.Row(t) = static_cast<float>(squares);
+    }
+  }
+
+  void RmsNormOfPart(MatrixView x, MatrixView squares, int64_t count, const float* weight,
+                     float eps) override {
+    for (int64_t t = 0; t < x.rows; ++t) {
+      const double rms = std::sqrt(*squares.Row(t) / static_cast<double>(count) + eps);
+      for (int64_t n = 0; n < x.cols; ++n) {
+        x.Row(t)[n] = static_cast<float>(x.Row(t)[n] / rms * weight[n]);
+      }
     }
   }
 

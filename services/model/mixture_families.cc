@@ -1,11 +1,10 @@
-#include "services/model/mixture_families.h"
-
 #include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "services/model/families.h"
 #include "services/model/family_fields.h"
 
 namespace sluice {
@@ -328,8 +327,106 @@ void MapGptOss(JsonFields& fields, ModelConfig& config) {
   mixture.router.normalised = true;
   layer.mlp = mixture;
   SetLayers(layer, config);
-  MapWindowsByType(
-      fields, 128, [](int index) { return index % 2 == 0; }, config);
+  MapAlternatingWindows(fields, 128, 2, config);
+}
+
+// ---- OLMoE ----
+
+void MapOlmoe(JsonFields& fields, ModelConfig& config) {
+  LayerSpec layer = MapRotaryLayer(fields, 1e-5, config);
+  layer.attention.qk_norm = true;
+  layer.attention.qk_norm_kind = QkNormKind::kWholeRms;
+  layer.attention.clip = static_cast<float>(fields.NumberAbove("clip_qkv", 0, 1e6).value_or(0));
+  MapAttentionBias(fields, false, layer);
+  const DenseMlpSpec& dense = DenseMlpOf(layer);
+  MixtureSpec mixture =
+      MapExperts(fields, "num_experts", 64, "num_experts_per_tok", 8, dense, dense.width);
+  mixture.router.normalised = ReadBool(fields, "norm_topk_prob", false);
+  layer.mlp = mixture;
+  SetLayers(layer, config);
+}
+
+// ---- Llama 4 ----
+
+const TensorNames kLlama4Names = [] {
+  TensorNames names = kAttentionNames;
+  names.gate = "feed_forward.gate_proj";
+  names.up = "feed_forward.up_proj";
+  names.down = "feed_forward.down_proj";
+  names.router = "feed_forward.router";
+  names.expert_gate = "feed_forward.experts.$1.gate_proj";
+  names.expert_up = "feed_forward.experts.$1.up_proj";
+  names.expert_down = "feed_forward.experts.$1.down_proj";
+  names.shared_gate = "feed_forward.shared_expert.gate_proj";
+  names.shared_up = "feed_forward.shared_expert.up_proj";
+  names.shared_down = "feed_forward.shared_expert.down_proj";
+  names.stacked_gate_up = "feed_forward.experts.gate_up_proj";
+  names.stacked_down = "feed_forward.experts.down_proj";
+  names.experts = ExpertStack::kHalves;
+  return names;
+}();
+
+namespace {
+
+// Layers without rotation see everything, with queries that grow; the others see their own chunk.
+void MapLlama4Attention(JsonFields& fields, ModelConfig& config) {
+  const bool norms = ReadBool(fields, "use_qk_norm", true);
+  const bool grows = ReadBool(fields, "attn_temperature_tuning", true);
+  const QueryGrowth growth{
+      .beta = ReadFactor(fields, "attn_scale", 0.1),
+      .unit = fields.OptionalInt("floor_scale", 1, kMaxPositions).value_or(8192),
+      .offset = 1};
+  const int chunk = fields.OptionalInt("attention_chunk_size", 1, kMaxPositions).value_or(8192);
+  MapLayersWithoutRope(fields, 4, config);
+  for (LayerSpec& layer : config.layers) {
+    AttentionSpec& attention = layer.attention;
+    attention.qk_norm = norms && attention.rope.has_value();
+    attention.qk_norm_kind = QkNormKind::kPlainHeadRms;
+    attention.chunk = attention.rope.has_value() ? chunk : 0;
+    if (grows && !attention.rope.has_value()) attention.growth = growth;
+  }
+}
+
+// The layers with mixtures, as `moe_layers` lists them or every `interleave_moe_layer_step`th one.
+std::vector<bool> ReadMixtureLayers(JsonFields& fields, int num_layers) {
+  const int step = fields.OptionalInt("interleave_moe_layer_step", 1, kMaxLayers).value_or(1);
+  std::vector<bool> mixed(num_layers);
+  for (int layer = step - 1; layer < num_layers; layer += step) mixed[layer] = true;
+  const nlohmann::json* const list = fields.Get("moe_layers");
+  if (list == nullptr) return mixed;
+  const auto is_layer = [&](const nlohmann::json& item) {
+    return item.is_number_integer() && item.get<int64_t>() >= 0 && item.get<int64_t>() < num_layers;
+  };
+  if (!list->is_array() || !std::all_of(list->begin(), list->end(), is_layer)) {
+    fields.Reject("moe_layers", absl::StrCat("a list of layers, each from 0 to ", num_layers - 1));
+    return mixed;
+  }
+  mixed.assign(num_layers, false);
+  for (const nlohmann::json& item : *list) mixed[item.get<size_t>()] = true;
+  return mixed;
+}
+
+}  // namespace
+
+void MapLlama4(JsonFields& fields, ModelConfig& config) {
+  LayerSpec layer = MapRotaryLayer(fields, 1e-5, config);
+  RopeConfig& rope = config.ropes[*layer.attention.rope];
+  rope.interleaved = true;
+  rope.theta = 500000;
+  MapAttentionBias(fields, false, layer);
+  DenseMlpSpec& dense = DenseMlpOf(layer);
+  MixtureSpec mixture =
+      MapExperts(fields, "num_local_experts", 16, "num_experts_per_tok", 1, dense, dense.width);
+  mixture.router.scores = RouterScores::kSigmoid;
+  mixture.weighs_inputs = true;
+  mixture.shared_width = dense.width;
+  dense.width = fields.OptionalInt("intermediate_size_mlp", 1, kMaxWidth).value_or(dense.width);
+  SetLayers(layer, config);
+  const std::vector<bool> mixed = ReadMixtureLayers(fields, config.num_layers());
+  for (int index = 0; index < config.num_layers(); ++index) {
+    if (mixed[index]) config.layers[index].mlp = mixture;
+  }
+  MapLlama4Attention(fields, config);
 }
 
 }  // namespace sluice

@@ -30,6 +30,10 @@ struct ReductionSlices {
   IndexRange slices;   // this rank's; num_slices / num_ranks of them
 };
 
+// The number of slices of `count` things that are not cut themselves: the largest power of two, at
+// most 8, that divides it. REQUIRES: count >= 1.
+int NumReductionSlices(int count);
+
 // A rank's part of an MLP of F columns.
 struct MlpPart {
   IndexRange columns;         // of [0, F)

@@ -9,7 +9,7 @@ namespace sluice {
 enum class Fusion : uint8_t {
   kNone,     // a tensor for each
   kStacked,  // one below the other: q, k, v; or gate, up
-  kByHead,   // q, k, v of head 0, then of head 1, ...; as many KV heads as heads
+  kByHead,   // the queries of KV head 0, its k and its v, then those of KV head 1, ...
 };
 
 // Experts that files keep in one tensor, [E, inputs, outputs]; their biases are [E, outputs].
@@ -20,7 +20,8 @@ enum class ExpertStack : uint8_t {
 };
 
 // Every name is a module's: its tensors are called "<name>.weight" and "<name>.bias". nullptr: no
-// model of the family has it. Fused projections share a name.
+// model of the family has it. Fused projections share a name. In the name of a norm of queries or
+// keys "$1" stands for the head's index: each head has a tensor of its own.
 struct TensorNames {
   // Outside the layers. The head of a model with tied embeddings is the embedding, which some files
   // store under the head's name.
@@ -42,6 +43,8 @@ struct TensorNames {
   const char* gate = nullptr;
   const char* up = nullptr;
   const char* down = nullptr;
+  const char* attention_post_norm = nullptr;
+  const char* mlp_post_norm = nullptr;
 
   // Of mixtures of experts.
   const char* router = nullptr;

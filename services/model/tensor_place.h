@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "kernels/weight_format.h"
 #include "services/model/checkpoint.h"
 #include "services/model/model_config.h"
@@ -27,6 +28,8 @@ struct TensorPlace {
   bool transposed = false;
   bool stacked = false;  // with those of other experts
   bool is_norm_weight = false;
+  // Every row is a vector of its own, in whose name the row's number stands for the "*" of `name`.
+  bool rows_apart = false;
   std::optional<WeightFormat> quantized;  // as quantized_tensor.h has it; none: plain, or published
 
   // All of the stored tensor, whatever else is fused into it; of stacked experts one alone.
@@ -36,6 +39,8 @@ struct TensorPlace {
     return transposed ? MatrixShape{stored.columns, stored.rows, matrices}
                       : MatrixShape{stored.rows, stored.columns, matrices};
   }
+  // The vector that a row is. REQUIRES: rows_apart.
+  TensorPlace Row(int64_t row) const;
 };
 
 class TensorPlaces {
@@ -53,7 +58,16 @@ class TensorPlaces {
   // Whether that, or a stack of experts, makes a matrix slow to read a few rows at a time.
   bool AreSpread(TensorId tensor) const { return transposed_ || IsStacked(tensor); }
 
+  // Whether a stored tensor belongs to a decoder layer of this model, and not to one of another
+  // model that the files hold as well, such as an encoder of images.
+  bool IsOfLayer(const std::string& stored_name) const;
+
  private:
+  // Where a folder of several models has the names of its text model: as they are, below
+  // "language_model.", or "model.language_model." in place of "model.".
+  enum class Nesting { kNone, kOuter, kInner };
+
+  std::string Nested(absl::string_view name) const;
   std::string NameOf(TensorId tensor) const;
   // Whether `sluice quantize` wrote the files, which have rows of outputs, and tensors for each
   // expert, whatever the family.
@@ -67,6 +81,7 @@ class TensorPlaces {
   ModelConfig config_;
   const TensorNames* names_;
   bool transposed_;
+  Nesting nesting_ = Nesting::kNone;
   bool has_prefix_ = true;     // the names' optional one
   bool tied_as_head_ = false;  // what the embedding and the head share has the head's name
 };

@@ -90,6 +90,31 @@ IndexRange Scaled(IndexRange range, int64_t factor) {
   return {range.begin * factor, range.end * factor};
 }
 
+// Of the weights of a norm of `heads` heads.
+MatrixShape QkNormShape(QkNormKind kind, int64_t heads, int64_t head_dim) {
+  switch (kind) {
+    case QkNormKind::kHeadRms:
+    case QkNormKind::kHeadLayer:
+      return {head_dim, 1};
+    case QkNormKind::kWholeRms:
+      return {heads * head_dim, 1};
+    case QkNormKind::kOwnHeadLayer:
+      return {heads, head_dim};
+  }
+  SLUICE_CHECK(false);
+  return {};
+}
+
+// The rows of such weights that are those of `heads`.
+IndexRange QkNormRows(QkNormKind kind, IndexRange heads, int64_t head_dim) {
+  if (kind == QkNormKind::kWholeRms) return Scaled(heads, head_dim);
+  return kind == QkNormKind::kOwnHeadLayer ? heads : IndexRange{0, head_dim};
+}
+
+QkNormKind QkNormOf(TensorId tensor, const ModelConfig& config) {
+  return config.layers[tensor.layer].attention.qk_norm_kind;
+}
+
 }  // namespace
 
 bool HasTensor(TensorId tensor, const ModelConfig& config) {
@@ -97,9 +122,21 @@ bool HasTensor(TensorId tensor, const ModelConfig& config) {
     case TensorRole::kPositions:
       return config.position == PositionKind::kLearned;
     case TensorRole::kFinalNormBias:
-    case TensorRole::kAttentionNormBias:
-    case TensorRole::kMlpNormBias:
       return config.norm_bias;
+    case TensorRole::kHeadBias:
+      return config.head_bias;
+    case TensorRole::kAttentionNorm:
+      return config.layers[tensor.layer].norms.before_attention;
+    case TensorRole::kAttentionNormBias:
+      return config.norm_bias && config.layers[tensor.layer].norms.before_attention;
+    case TensorRole::kMlpNorm:
+      return config.layers[tensor.layer].norms.before_mlp;
+    case TensorRole::kMlpNormBias:
+      return config.norm_bias && config.layers[tensor.layer].norms.before_mlp;
+    case TensorRole::kAttentionPostNorm:
+      return config.layers[tensor.layer].norms.after_attention;
+    case TensorRole::kMlpPostNorm:
+      return config.layers[tensor.layer].norms.after_mlp;
     case TensorRole::kQBias:
     case TensorRole::kKBias:
     case TensorRole::kVBias:
@@ -108,9 +145,14 @@ bool HasTensor(TensorId tensor, const ModelConfig& config) {
       return config.layers[tensor.layer].attention.o_bias;
     case TensorRole::kQNorm:
     case TensorRole::kKNorm:
-      return config.layers[tensor.layer].attention.qk_norm;
+      return config.layers[tensor.layer].attention.qk_norm &&
+             config.layers[tensor.layer].attention.qk_norm_kind != QkNormKind::kPlainHeadRms;
     case TensorRole::kSinks:
       return config.layers[tensor.layer].attention.sinks;
+    case TensorRole::kQNormBias:
+    case TensorRole::kKNormBias:
+      return config.layers[tensor.layer].attention.qk_norm &&
+             config.layers[tensor.layer].attention.qk_norm_kind == QkNormKind::kHeadLayer;
     case TensorRole::kGate:
     case TensorRole::kUp:
     case TensorRole::kDown:
@@ -174,9 +216,17 @@ MatrixShape ShapeOf(TensorId tensor, const ModelConfig& config) {
     case TensorRole::kMlpNormBias:
     case TensorRole::kOBias:
     case TensorRole::kDownBias:
+    case TensorRole::kAttentionPostNorm:
+    case TensorRole::kMlpPostNorm:
       return {hidden, 1};
+    case TensorRole::kHeadBias:
+      return {config.vocab_size, 1};
     case TensorRole::kQNorm:
+      return QkNormShape(QkNormOf(tensor, config), config.num_heads, config.head_dim);
     case TensorRole::kKNorm:
+      return QkNormShape(QkNormOf(tensor, config), config.num_kv_heads, config.head_dim);
+    case TensorRole::kQNormBias:
+    case TensorRole::kKNormBias:
       return {config.head_dim, 1};
     case TensorRole::kQ:
       return {config.query_width(), hidden};
@@ -227,6 +277,12 @@ TensorSlice SliceOf(TensorId tensor, const ModelConfig& config, const ShardPlan&
     case TensorRole::kKBias:
     case TensorRole::kVBias:
       slice.rows = Scaled(plan.kv_heads, config.head_dim);
+      break;
+    case TensorRole::kQNorm:
+      slice.rows = QkNormRows(QkNormOf(tensor, config), plan.heads, config.head_dim);
+      break;
+    case TensorRole::kKNorm:
+      slice.rows = QkNormRows(QkNormOf(tensor, config), plan.kv_heads, config.head_dim);
       break;
     case TensorRole::kO:
       slice.columns = Scaled(plan.heads, config.head_dim);

@@ -29,8 +29,9 @@ int MlpWidthOf(TensorId tensor, const ModelConfig& config);
 MlpPart MlpPartOf(TensorId tensor, const ModelConfig& config, const ShardPlan& plan);
 
 // The part of a tensor that the shard of this plan holds: rows of q, k, v, gate and up and of their
-// biases, columns of o and down, all of the norms, of routers and of the biases of o and down (which
-// are added once: after the ranks' sums or, those of experts, by the first rank).
+// biases and of norms that have weights for each head, columns of o and down, all of the other
+// norms, of routers and of the biases of o and down (which are added once: after the ranks' sums
+// or, those of experts, by the first rank).
 TensorSlice SliceOf(TensorId tensor, const ModelConfig& config, const ShardPlan& plan);
 
 }  // namespace sluice

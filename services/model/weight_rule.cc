@@ -32,6 +32,9 @@ WeightFormat FormatOf(TensorId tensor, const ModelConfig& config, WeightFormat w
     case TensorRole::kEmbedding:
     case TensorRole::kPositions:
       return IsQuantized(wanted) ? WeightFormat::kBF16 : wanted;
+    case TensorRole::kQNorm:  // a matrix where every head has weights of its own
+    case TensorRole::kKNorm:
+      return WeightFormat::kF32;
     case TensorRole::kHead:
       if (wanted == WeightFormat::kFp8 && IsPublished(config)) return WeightFormat::kBF16;
       return InGroups(TraitsOf(wanted).head, config.hidden_size);

@@ -109,6 +109,13 @@ absl::Status WeightSource::CheckTensors() const {
 }
 
 absl::Status WeightSource::CheckPlace(const TensorPlace& place) const {
+  if (place.rows_apart) {
+    absl::Status found;
+    for (int64_t row = 0; row < place.stored.rows; ++row) {
+      found.Update(CheckPlace(place.Row(row)));
+    }
+    return found;
+  }
   if (IsPublished(place)) return CheckPublishedFp8(checkpoint_, place.name, place.stored);
   if (!place.quantized.has_value()) {
     return checkpoint_.Find(place.name, place.FileShape()).status();
@@ -144,6 +151,7 @@ absl::StatusOr<WeightFormat> WeightSource::ResolveQuantized(WeightFormat wanted)
 }
 
 DType WeightSource::StoredType(const TensorPlace& place) const {
+  if (place.rows_apart) return StoredType(place.Row(0));
   if (IsPublished(place)) return DType::kF8E4M3;
   const auto stored = checkpoint_.Find(place.name, place.FileShape());
   SLUICE_CHECK(stored.ok());  // Open has found it
@@ -204,9 +212,22 @@ absl::Status WeightSource::ReadRun(const TensorPlace& place, const TensorSlice& 
   return read;
 }
 
+absl::Status WeightSource::ReadRowsApart(const TensorPlace& place, const TensorSlice& slice,
+                                         WeightFormat as, absl::Span<std::byte> out) const {
+  const size_t row_bytes = RowBytes(as, slice.columns.size());
+  for (int64_t row = slice.rows.begin; row < slice.rows.end; ++row) {
+    const TensorSlice of_row{slice.columns, {0, 1}};
+    absl::Status read = Read(place.Row(row), of_row, as, out.first(row_bytes));
+    if (!read.ok()) return read;
+    out.remove_prefix(row_bytes);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status WeightSource::Read(const TensorPlace& place, const TensorSlice& slice, WeightFormat as,
                                 absl::Span<std::byte> out) const {
   SLUICE_CHECK(out.size() == BytesIn(as, slice));
+  if (place.rows_apart) return ReadRowsApart(place, slice, as, out);
   absl::Status read = place.run == 1 && place.stride > 1 ? ReadSpread(place, slice, as, out)
                                                          : ReadRuns(place, slice, as, out);
   if (read.ok() && progress_ != nullptr) progress_->Add(BytesOf(place, slice));

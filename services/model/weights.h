@@ -88,6 +88,8 @@ class WeightSource {
   absl::Status CheckIdentity() const;
   absl::Status CheckTensors() const;
   absl::Status CheckPlace(const TensorPlace& place) const;
+  absl::Status ReadRowsApart(const TensorPlace& place, const TensorSlice& slice, WeightFormat as,
+                             absl::Span<std::byte> out) const;
   bool IsPublished(const TensorPlace& place) const;
   // These read rows that lie together in the file.
   absl::Status ReadRuns(const TensorPlace& place, const TensorSlice& slice, WeightFormat as,

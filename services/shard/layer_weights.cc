@@ -28,6 +28,8 @@ class LayerLoader {
                                        int64_t num_slices = 1, int expert = -1);
   // The parts one after another as one vector; those that the model lacks are left out.
   FloatVector Vector(std::initializer_list<TensorRole> parts);
+  // Weights of a norm that has none.
+  FloatVector Ones(int size) { return Allocated(std::vector<float>(size, 1.0F)); }
   // Such a matrix of each expert, and the vectors of all of them as one.
   std::unique_ptr<ExpertMatrices> Experts(std::initializer_list<TensorRole> parts, int num_experts,
                                           int64_t num_slices = 1);
@@ -38,6 +40,7 @@ class LayerLoader {
  private:
   std::vector<TensorId> Present(std::initializer_list<TensorRole> roles, int expert = -1) const;
   FloatVector VectorOf(const std::vector<TensorId>& parts);
+  FloatVector Allocated(const std::vector<float>& values);
   TensorSlice SliceOf(TensorId part) const { return sluice::SliceOf(part, config_, plan_); }
   RowReader ReaderOf(const std::vector<TensorId>& parts, const PackSpec& spec);
   absl::Status ReadRows(absl::Span<const TensorId> parts, IndexRange rows, WeightFormat format,
@@ -149,6 +152,11 @@ FloatVector LayerLoader::VectorOf(const std::vector<TensorId>& parts) {
     if (!status_.ok()) return {};
     values.insert(values.end(), read->begin(), read->end());
   }
+  return Allocated(values);
+}
+
+FloatVector LayerLoader::Allocated(const std::vector<float>& values) {
+  if (!status_.ok()) return {};
   auto memory = backend_.Allocate(values.size() * sizeof(float));
   status_ = memory.status();
   if (!status_.ok()) return {};
@@ -158,7 +166,7 @@ FloatVector LayerLoader::VectorOf(const std::vector<TensorId>& parts) {
   return {*std::move(memory)};
 }
 
-AttentionWeights LoadAttention(const AttentionSpec& spec, const ShardPlan& plan,
+AttentionWeights LoadAttention(const AttentionSpec& spec, int head_dim, const ShardPlan& plan,
                                LayerLoader& loader) {
   using enum TensorRole;
   AttentionWeights weights{.spec = spec};
@@ -166,6 +174,12 @@ AttentionWeights LoadAttention(const AttentionSpec& spec, const ShardPlan& plan,
   weights.qkv_bias = loader.Vector({kQBias, kKBias, kVBias});
   weights.q_norm = loader.Vector({kQNorm});
   weights.k_norm = loader.Vector({kKNorm});
+  if (spec.qk_norm && spec.qk_norm_kind == QkNormKind::kPlainHeadRms) {
+    weights.q_norm = loader.Ones(head_dim);
+    weights.k_norm = loader.Ones(head_dim);
+  }
+  weights.q_norm_bias = loader.Vector({kQNormBias});
+  weights.k_norm_bias = loader.Vector({kKNormBias});
   weights.o = loader.Matrix({kO}, plan.o_proj.slices.size());
   weights.o_bias = loader.Vector({kOBias});
   weights.sinks = loader.Vector({kSinks});
@@ -242,7 +256,9 @@ size_t LayerWeights::size_bytes() const {
   for (const PackedMatrix* matrix : matrices()) bytes += matrix->size_bytes();
   for (const FloatVector* vector :
        {&attention_norm.weight, &attention_norm.bias, &attention.qkv_bias, &attention.q_norm,
-        &attention.k_norm, &attention.o_bias, &attention.sinks, &mlp_norm.weight, &mlp_norm.bias}) {
+        &attention.k_norm, &attention.q_norm_bias, &attention.k_norm_bias, &attention.o_bias,
+        &attention.sinks, &mlp_norm.weight, &mlp_norm.bias, &attention_post_norm.weight,
+        &mlp_post_norm.weight}) {
     bytes += vector->size_bytes();
   }
   return bytes;
@@ -254,12 +270,16 @@ absl::StatusOr<LayerWeights> LoadLayerWeights(const ModelConfig& config, const S
   using enum TensorRole;
   const LayerSpec& spec = config.layers[layer];
   LayerLoader loader(config, plan, source, layer, wanted, backend);
-  LayerWeights weights{.parallel_residual = spec.parallel_residual};
+  LayerWeights weights{.parallel_residual = spec.parallel_residual,
+                       .norms = spec.norms,
+                       .residual_multiplier = spec.residual_multiplier};
   weights.attention_norm = {loader.Vector({kAttentionNorm}), loader.Vector({kAttentionNormBias})};
-  weights.attention = LoadAttention(spec.attention, plan, loader);
+  weights.attention = LoadAttention(spec.attention, config.head_dim, plan, loader);
   weights.mlp_norm = {loader.Vector({kMlpNorm}), loader.Vector({kMlpNormBias})};
   weights.mlp = std::visit(
       [&](const auto& mlp) -> MlpWeights { return LoadMlp(mlp, plan, loader); }, spec.mlp);
+  weights.attention_post_norm.weight = loader.Vector({kAttentionPostNorm});
+  weights.mlp_post_norm.weight = loader.Vector({kMlpPostNorm});
   if (!loader.status().ok()) return loader.status();
   return weights;
 }

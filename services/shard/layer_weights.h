@@ -38,10 +38,11 @@ struct AttentionWeights {
   AttentionSpec spec;
   std::unique_ptr<PackedMatrix> qkv;  // [(Nq + 2 Nkv) * D, H]: q, then k, then v
   FloatVector qkv_bias;               // as qkv's outputs
-  FloatVector q_norm, k_norm;         // [D] each, of layers with QK-norm
-  std::unique_ptr<PackedMatrix> o;    // [H, Nq * D]: a partial sum, cut into the plan's slices
-  FloatVector o_bias;                 // [H], added once, after the ranks' sum
-  FloatVector sinks;                  // [Nq], of layers with sinks
+  // Of layers with QK-norm: [D], or by the rank's heads as QkNormKind says; biases [D].
+  FloatVector q_norm, k_norm, q_norm_bias, k_norm_bias;
+  std::unique_ptr<PackedMatrix> o;  // [H, Nq * D]: a partial sum, cut into the plan's slices
+  FloatVector o_bias;               // [H], added once, after the ranks' sum
+  FloatVector sinks;                // [Nq], of layers with sinks
 };
 
 struct DenseMlpWeights {
@@ -76,7 +77,11 @@ struct LayerWeights {
   AttentionWeights attention;
   NormWeights mlp_norm;  // [H], before the MLP
   MlpWeights mlp;
-  bool parallel_residual = false;  // LayerSpec's
+  NormWeights attention_post_norm, mlp_post_norm;  // [H], of what the two add
+  // LayerSpec's. Norms that it lacks are empty.
+  bool parallel_residual = false;
+  LayerNorms norms;
+  float residual_multiplier = 1;
 
   // Those that Gemm multiplies with, and all.
   std::vector<const PackedMatrix*> matrices() const;

@@ -30,8 +30,7 @@ RouteParams ParamsOf(const MixtureWeights& mlp) {
 
 }  // namespace
 
-absl::Status ShardModel::RunMlp(const MixtureWeights& mlp, const NormWeights* next,
-                                const Step& step) {
+absl::Status ShardModel::RunMlp(const MixtureWeights& mlp, const BranchEnd& end, const Step& step) {
   const StepViews& views = step.views;
   const RouterSpec& router = mlp.spec.router;
   const DenseMlpSpec& expert = mlp.spec.expert;
@@ -39,37 +38,35 @@ absl::Status ShardModel::RunMlp(const MixtureWeights& mlp, const NormWeights* ne
   const MatrixView outputs = Narrowed(views.router_outputs, router.num_experts);
   const Routing routing =
       Routing::In(views.routing.data, outputs.rows, router.num_experts, router.num_chosen);
-  backend_.Gemm(views.normed, *mlp.router, outputs, {.bias = mlp.router_bias.data_or_null()});
+  backend_.Gemm(step.input, *mlp.router, outputs, {.bias = mlp.router_bias.data_or_null()});
   experts.Route(outputs, ParamsOf(mlp), routing);
   const MatrixView activated = RowsOfExperts(views.expert_activated, router.num_chosen,
                                              plan_.MlpOf(mlp.spec, expert.width).columns.size());
-  experts.GroupedGemm(views.normed, *mlp.gate_up, routing,
+  experts.GroupedGemm(step.input, *mlp.gate_up, routing,
                       {.bias = mlp.gate_up_bias.data_or_null(),
                        .activation = expert.activation,
                        .clamp = expert.clamp,
                        .weighs_inputs = mlp.spec.weighs_inputs},
                       activated);
   CombineOptions combine{.weighted = !mlp.spec.weighs_inputs, .bias = mlp.down_bias.data_or_null()};
-  if (mlp.shared_down != nullptr) combine.shared = RunSharedExpert(mlp, views);
-  if (ranks_ != nullptr) {
-    experts.CombineExperts(activated, *mlp.down, routing, combine, views.partial);
-    return AddPartialToResidual(/*bias=*/nullptr, next, step);
-  }
-  combine.add_to_out = true;
-  experts.CombineExperts(activated, *mlp.down, routing, combine, step.hidden);
-  if (next != nullptr) Norm(*next, step.hidden, views.normed);
-  return absl::OkStatus();
+  if (mlp.shared_down != nullptr) combine.shared = RunSharedExpert(mlp, step);
+  const auto product = [&](MatrixView out, const float* /*bias*/, bool add_to_out) {
+    combine.add_to_out = add_to_out;
+    experts.CombineExperts(activated, *mlp.down, routing, combine, out);
+  };
+  return AddToResidual(product, /*bias=*/nullptr, end, step);
 }
 
-SharedExpert ShardModel::RunSharedExpert(const MixtureWeights& mlp, const StepViews& views) {
+SharedExpert ShardModel::RunSharedExpert(const MixtureWeights& mlp, const Step& step) {
+  const StepViews& views = step.views;
   const DenseMlpSpec& expert = mlp.spec.expert;
   SharedExpert shared{.x = Narrowed(views.shared_activated,
                                     plan_.MlpOf(mlp.spec, mlp.spec.shared_width).columns.size()),
                       .down = mlp.shared_down.get()};
-  backend_.Gemm(views.normed, *mlp.shared_gate_up, shared.x,
+  backend_.Gemm(step.input, *mlp.shared_gate_up, shared.x,
                 {.activation = expert.activation, .clamp = expert.clamp});
   if (mlp.shared_score != nullptr) {
-    backend_.Gemm(views.normed, *mlp.shared_score, views.shared_scores);
+    backend_.Gemm(step.input, *mlp.shared_score, views.shared_scores);
     shared.scores = views.shared_scores.Row(0);
   }
   return shared;

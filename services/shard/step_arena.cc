@@ -51,6 +51,15 @@ size_t Carve(const StepShape& shape, std::byte* base, StepViews& views) {
   views.normed = carver.Take(shape.hidden, shape.operand_dtype);
   views.partial =
       carver.Take(shape.hidden, DType::kF32, PaddedRows(shape.max_rows, shape.num_ranks));
+  if (shape.has_branch) views.branch = carver.Take(shape.hidden);
+  if (shape.has_squares) {
+    views.squares = carver.Take(2, DType::kF32, PaddedRows(shape.max_rows, shape.num_ranks));
+    views.all_squares = carver.Take(2);
+  }
+  if (shape.num_ranks > 1 && (shape.has_branch || shape.has_squares)) {
+    views.zeros = carver.Take(std::max<int64_t>(shape.hidden, 2));
+  }
+  if (shape.has_query_factors) views.query_factors = carver.Take(1);
   const size_t shared = carver.offset();
   views.qkv = carver.Take(shape.query_width + 2 * shape.kv_width);
   views.attended = carver.Take(shape.query_width, shape.operand_dtype);
@@ -77,7 +86,8 @@ StepViews StepArena::Views(int64_t rows) const {
   SLUICE_CHECK(rows >= 1 && rows <= largest_.normed.rows);
   StepViews views = largest_;
   for (MatrixView* view :
-       {&views.normed, &views.partial, &views.qkv, &views.attended, &views.activated,
+       {&views.normed, &views.partial, &views.qkv, &views.attended, &views.activated, &views.branch,
+        &views.zeros, &views.squares, &views.all_squares, &views.query_factors,
         &views.router_outputs, &views.routing, &views.expert_activated, &views.shared_activated,
         &views.shared_scores}) {
     view->rows = rows;

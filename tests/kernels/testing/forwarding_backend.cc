@@ -224,6 +224,23 @@ void ForwardingBackend::Scale(float factor, MatrixView x) {
   Forward([=, this] { within_->Scale(factor, x); });
 }
 
+void ForwardingBackend::ScaleRows(const float* factors, MatrixView x) {
+  Forward([=, this] { within_->ScaleRows(factors, x); });
+}
+
+void ForwardingBackend::SoftCap(float cap, MatrixView x) {
+  Forward([=, this] { within_->SoftCap(cap, x); });
+}
+
+void ForwardingBackend::SumSquares(MatrixView x, int num_slices, MatrixView out) {
+  Forward([=, this] { within_->SumSquares(x, num_slices, out); });
+}
+
+void ForwardingBackend::RmsNormOfPart(MatrixView x, MatrixView squares, int64_t count,
+                                      const float* weight, float eps) {
+  Forward([=, this] { within_->RmsNormOfPart(x, squares, count, weight, eps); });
+}
+
 void ForwardingBackend::AddResidual(MatrixView x, MatrixView residual) {
   Forward([=, this] { within_->AddResidual(x, residual); });
 }

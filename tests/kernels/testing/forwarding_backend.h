@@ -49,6 +49,11 @@ class ForwardingBackend : public Backend {
                       MatrixView out) override;
   ExpertOps* experts() override { return experts_.get(); }
   void Scale(float factor, MatrixView x) override;
+  void ScaleRows(const float* factors, MatrixView x) override;
+  void SoftCap(float cap, MatrixView x) override;
+  void SumSquares(MatrixView x, int num_slices, MatrixView out) override;
+  void RmsNormOfPart(MatrixView x, MatrixView squares, int64_t count, const float* weight,
+                     float eps) override;
   void AddResidual(MatrixView x, MatrixView residual) override;
   void TreeAdd(absl::Span<const MatrixView> partials, MatrixView out) override;
   void TreeAddToResidual(absl::Span<const MatrixView> partials,
