@@ -262,7 +262,7 @@ void MapScaling(JsonFields& fields, const RopeDefaults& defaults, JsonFields& sc
   // The one rule that is written in terms of max_position_embeddings.
   if (rope.scaling == RopeScaling::kDynamicNtk) rope.original_positions = config.max_positions;
   ScalingReader(scaling, config.max_positions, rope).Read();
-  if (defaults.names_reach) return;
+  if (defaults.names_reach && rope.scaling != RopeScaling::kDynamicNtk) return;
   const double reach = Reach(rope, config.max_positions, names_original);
   if (reach > kMaxPositions) {
     scaling.Reject("factor", absl::StrCat("one that reaches at most ", kMaxPositions,
