@@ -62,8 +62,8 @@ struct AttentionOptions {
   int64_t window = 0;  // newest positions that a row sees, its own included; 0: all of them
   // Positions: a row sees those of its own run of so many, counted from position 0; 0: all of them.
   int64_t chunk = 0;
-  // [Nq] F32 of the backend's memory: a score of each head that takes part in the softmax, without a
-  // value (Xiao et al. 2023); null: none.
+  // [Nq] F32 of the backend's memory: a score of each head that takes part in the softmax, without
+  // a value (Xiao et al. 2023); null: none.
   const float* sinks = nullptr;
   float softcap = 0;  // a scaled product s becomes softcap * tanh(s / softcap), > 0; 0: it stays
 };

@@ -12,8 +12,8 @@ namespace sluice {
 namespace {
 
 constexpr int64_t kUnpackedFloats = kUnpackedBytes / static_cast<int64_t>(sizeof(float));
-// With so many rows or fewer the sums of all slices stay in cache together, and an expert's panel is
-// read from front to back.
+// With so many rows or fewer the sums of all slices stay in cache together, and an expert's panel
+// is read from front to back.
 constexpr int64_t kFewRows = 64;
 
 const CpuPackedMatrix& MatrixOf(const ExpertMatrices& weights, int expert) {

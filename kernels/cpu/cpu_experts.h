@@ -1,8 +1,8 @@
 // Mixtures of experts on the CPU. Routing is arithmetic on a few numbers a row; the products are
 // those of gemm.h, an expert's rows together, with its weights read once.
 //
-// The order of every sum is fixed by the matrices, the row and the instruction set: an output's runs
-// of K each add up the row's experts in ascending order, and are joined as gemm.h's are.
+// The order of every sum is fixed by the matrices, the row and the instruction set: an output's
+// runs of K each add up the row's experts in ascending order, and are joined as gemm.h's are.
 #pragma once
 
 #include <cstdint>

@@ -96,6 +96,9 @@ void MapOlmoe(JsonFields& fields, ModelConfig& config);
 extern const TensorNames kLlama4Names;
 void MapLlama4(JsonFields& fields, ModelConfig& config);
 
+extern const TensorNames kGraniteMoeNames;
+void MapGraniteMoe(JsonFields& fields, ModelConfig& config);
+
 // The mixtures that DeepSeek-V2, V3 and families after them describe: groups, a bias of the choice, a
 // factor, shared experts and dense first layers. Replaces the dense MLP of the layers that have one.
 // REQUIRES: SetLayers.

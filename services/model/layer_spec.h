@@ -40,8 +40,8 @@ struct AttentionSpec {
   QkNormKind qk_norm_kind = QkNormKind::kHeadRms;
   bool qkv_bias = false;  // on the query, key and value projections
   bool o_bias = false;    // on the output projection
-  float clip = 0;  // queries, keys and values are clamped to -clip .. clip, > 0; 0: they stay
-  int chunk = 0;   // positions, >= 1: a query sees those of its own run of so many; 0: all
+  float clip = 0;      // queries, keys and values are clamped to -clip .. clip, > 0; 0: they stay
+  int chunk = 0;       // positions, >= 1: a query sees those of its own run of so many; 0: all
   bool sinks = false;  // each head has a score that takes part in the softmax and has no value
 };
 

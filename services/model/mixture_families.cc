@@ -41,8 +41,8 @@ constexpr TensorNames kNumberedNames = [] {
 constexpr int kMaxExperts = 4096;
 
 // Attention, norms and a dense MLP as Llama has them; the layer is for SetLayers.
-LayerSpec MapRotaryLayer(JsonFields& fields, double eps, ModelConfig& config) {
-  LayerSpec layer = MapSizes(fields, config);
+LayerSpec MapRotaryLayer(JsonFields& fields, double eps, ModelConfig& config, int head_dim = 0) {
+  LayerSpec layer = MapSizes(fields, config, head_dim);
   layer.attention.rope = AddRope(config);
   DenseMlpOf(layer).activation = ReadActivation(fields, "hidden_act", Activation::kSilu);
   MapRmsNorm(fields, {"rms_norm_eps"}, eps, config);
@@ -114,7 +114,7 @@ void MapQwenMoeWindow(JsonFields& fields, ModelConfig& config) {
 
 // ---- Mixtral ----
 
-const TensorNames kMixtralNames = [] {
+constinit const TensorNames kMixtralNames = [] {
   TensorNames names = kAttentionNames;
   names.router = "block_sparse_moe.gate";
   names.expert_gate = "block_sparse_moe.experts.$1.w1";
@@ -137,7 +137,7 @@ void MapMixtral(JsonFields& fields, ModelConfig& config) {
 
 // ---- Qwen 2 and 3 ----
 
-const TensorNames kQwenMoeNames = [] {
+constinit const TensorNames kQwenMoeNames = [] {
   TensorNames names = kNumberedNames;
   names.shared_gate = "mlp.shared_expert.gate_proj";
   names.shared_up = "mlp.shared_expert.up_proj";
@@ -169,7 +169,7 @@ void MapQwen3Moe(JsonFields& fields, ModelConfig& config) {
 
 // ---- DeepSeek's mixtures, and GLM-4.5, which has them ----
 
-const TensorNames kDeepseekMoeNames = [] {
+constinit const TensorNames kDeepseekMoeNames = [] {
   TensorNames names = kNumberedNames;
   names.choice_bias = "mlp.gate.e_score_correction_bias";
   names.shared_gate = "mlp.shared_experts.gate_proj";
@@ -263,7 +263,7 @@ void MapGlm4Moe(JsonFields& fields, ModelConfig& config) {
 
 // ---- ERNIE 4.5 ----
 
-const TensorNames kErnieMoeNames = [] {
+constinit const TensorNames kErnieMoeNames = [] {
   TensorNames names = kDeepseekMoeNames;
   names.choice_bias = "mlp.moe_statics.e_score_correction_bias";
   names.choice_bias_is_row = true;
@@ -300,7 +300,7 @@ void MapErnieMoe(JsonFields& fields, ModelConfig& config) {
 
 // ---- gpt-oss ----
 
-const TensorNames kGptOssNames = [] {
+constinit const TensorNames kGptOssNames = [] {
   TensorNames names = kNumberedNames;
   names.router = "mlp.router";
   names.stacked_gate_up = "mlp.experts.gate_up_proj";
@@ -311,7 +311,7 @@ const TensorNames kGptOssNames = [] {
 }();
 
 void MapGptOss(JsonFields& fields, ModelConfig& config) {
-  LayerSpec layer = MapRotaryLayer(fields, 1e-5, config);
+  LayerSpec layer = MapRotaryLayer(fields, 1e-5, config, /*head_dim=*/64);
   config.ropes[*layer.attention.rope].theta = 150000;
   layer.attention.sinks = true;
   MapAttentionBias(fields, true, layer);
@@ -348,7 +348,7 @@ void MapOlmoe(JsonFields& fields, ModelConfig& config) {
 
 // ---- Llama 4 ----
 
-const TensorNames kLlama4Names = [] {
+constinit const TensorNames kLlama4Names = [] {
   TensorNames names = kAttentionNames;
   names.gate = "feed_forward.gate_proj";
   names.up = "feed_forward.up_proj";
@@ -409,7 +409,7 @@ std::vector<bool> ReadMixtureLayers(JsonFields& fields, int num_layers) {
 }  // namespace
 
 void MapLlama4(JsonFields& fields, ModelConfig& config) {
-  LayerSpec layer = MapRotaryLayer(fields, 1e-5, config);
+  LayerSpec layer = MapRotaryLayer(fields, 1e-5, config, /*head_dim=*/128);
   RopeConfig& rope = config.ropes[*layer.attention.rope];
   rope.interleaved = true;
   rope.theta = 500000;
@@ -427,6 +427,41 @@ void MapLlama4(JsonFields& fields, ModelConfig& config) {
     if (mixed[index]) config.layers[index].mlp = mixture;
   }
   MapLlama4Attention(fields, config);
+}
+
+// ---- Granite's mixtures ----
+
+constinit const TensorNames kGraniteMoeNames = [] {
+  TensorNames names = kAttentionNames;
+  names.router = "block_sparse_moe.router.layer";
+  names.expert_gate = "block_sparse_moe.experts.$1.gate_proj";
+  names.expert_up = "block_sparse_moe.experts.$1.up_proj";
+  names.expert_down = "block_sparse_moe.experts.$1.down_proj";
+  names.stacked_gate_up = "block_sparse_moe.input_linear.weight";
+  names.stacked_down = "block_sparse_moe.output_linear.weight";
+  names.experts = ExpertStack::kRows;
+  names.shared_gate = names.shared_up = "shared_mlp.input_linear";
+  names.shared_down = "shared_mlp.output_linear";
+  names.gate_up = Fusion::kStacked;
+  return names;
+}();
+
+void MapGraniteMoe(JsonFields& fields, ModelConfig& config) {
+  LayerSpec layer = MapRotaryLayer(fields, 1e-6, config);
+  MapAttentionBias(fields, false, layer);
+  layer.attention.scale = ReadFactor(fields, "attention_multiplier", 1);
+  layer.residual_multiplier = ReadFactor(fields, "residual_multiplier", 1);
+  const DenseMlpSpec& dense = DenseMlpOf(layer);
+  MixtureSpec mixture =
+      MapExperts(fields, "num_local_experts", 8, "num_experts_per_tok", 2, dense, dense.width);
+  mixture.router.normalised = true;
+  if (config.model_type == "granitemoeshared") {
+    mixture.shared_width = fields.OptionalInt("shared_intermediate_size", 0, kMaxWidth).value_or(0);
+  }
+  layer.mlp = mixture;
+  SetLayers(layer, config);
+  config.embedding_scale = ReadFactor(fields, "embedding_multiplier", 1);
+  config.logit_scale = 1 / ReadFactor(fields, "logits_scaling", 1);
 }
 
 }  // namespace sluice

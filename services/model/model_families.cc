@@ -34,6 +34,8 @@ constexpr ModelFamily kFamilies[] = {
     {"glm4_moe", MapGlm4Moe, &kDeepseekMoeNames, {.turned_fraction = 0.5}},
     {"ernie4_5_moe", MapErnieMoe, &kErnieMoeNames, {}},
     {"gpt_oss", MapGptOss, &kGptOssNames, {}},
+    {"granitemoe", MapGraniteMoe, &kGraniteMoeNames, {}},
+    {"granitemoeshared", MapGraniteMoe, &kGraniteMoeNames, {}},
     {"olmoe", MapOlmoe, &kQwenMoeNames, {}},
     {"llama4_text", MapLlama4, &kLlama4Names, {}},
     {"gemma2", MapGemma2, &kGemma2Names, {}},

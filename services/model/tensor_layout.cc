@@ -117,12 +117,14 @@ FusedRows FusedRowsOf(TensorId tensor, const ModelConfig& config, const TensorNa
     case TensorRole::kVBias:
       return FusedQkv(names.qkv, config, query + kv, kv);
     case TensorRole::kGate:
-    case TensorRole::kGateBias: {
+    case TensorRole::kGateBias:
+    case TensorRole::kSharedGate: {
       const int64_t width = MlpWidthOf(tensor, config);
       return {names.gate_up, 0, 2 * width, width, 2 * width};
     }
     case TensorRole::kUp:
-    case TensorRole::kUpBias: {
+    case TensorRole::kUpBias:
+    case TensorRole::kSharedUp: {
       const int64_t width = MlpWidthOf(tensor, config);
       return {names.gate_up, width, 2 * width, width, 2 * width};
     }

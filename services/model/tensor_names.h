@@ -12,11 +12,12 @@ enum class Fusion : uint8_t {
   kByHead,   // the queries of KV head 0, its k and its v, then those of KV head 1, ...
 };
 
-// Experts that files keep in one tensor, [E, inputs, outputs]; their biases are [E, outputs].
+// Experts that files keep in one tensor; their biases are [E, outputs].
 enum class ExpertStack : uint8_t {
   kNone,         // tensors for each
-  kHalves,       // gates and ups in one: all gates, then all ups
-  kAlternating,  // gate 0, up 0, gate 1, ...
+  kHalves,       // [E, inputs, outputs]; gates and ups in one: all gates, then all ups
+  kAlternating,  // [E, inputs, outputs]; gate 0, up 0, gate 1, ...
+  kRows,         // [E, outputs, inputs]; all gates, then all ups; without biases
 };
 
 // Every name is a module's: its tensors are called "<name>.weight" and "<name>.bias". nullptr: no

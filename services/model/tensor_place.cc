@@ -111,7 +111,7 @@ bool TensorPlaces::IsStacked(TensorId tensor) const {
   return tensor.expert >= 0 && names_->experts != ExpertStack::kNone && !AreOwn();
 }
 
-// Matrices are [E, inputs, outputs], biases [E, outputs]: both are read as one matrix with an
+// Where matrices are [E, inputs, outputs], biases [E, outputs], both are read as one matrix with an
 // expert's inputs, or its bias, as rows, that is transposed.
 TensorPlace TensorPlaces::OfStack(TensorId tensor) const {
   const MatrixShape shape = ShapeOf(tensor, config_);
@@ -129,6 +129,14 @@ TensorPlace TensorPlaces::OfStack(TensorId tensor) const {
                     .stride = shape.rows,
                     .transposed = true,
                     .stacked = true};
+  if (names_->experts == ExpertStack::kRows) {
+    const int64_t of_expert = is_down ? shape.rows : 2 * shape.rows;
+    place.stored = {of_expert * num_experts, shape.columns};
+    place.first_column = 0;
+    place.first_row = of_expert * tensor.expert + (is_up ? shape.rows : 0);
+    place.transposed = false;
+    return place;
+  }
   if (is_down) return place;
   place.stored.rows = 2 * shape.rows;
   if (names_->experts == ExpertStack::kHalves) {

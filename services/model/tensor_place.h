@@ -56,7 +56,9 @@ class TensorPlaces {
   // Whether the files hold projections as [inputs, outputs].
   bool transposed() const { return transposed_; }
   // Whether that, or a stack of experts, makes a matrix slow to read a few rows at a time.
-  bool AreSpread(TensorId tensor) const { return transposed_ || IsStacked(tensor); }
+  bool AreSpread(TensorId tensor) const {
+    return transposed_ || (IsStacked(tensor) && names_->experts != ExpertStack::kRows);
+  }
 
   // Whether a stored tensor belongs to a decoder layer of this model, and not to one of another
   // model that the files hold as well, such as an encoder of images.

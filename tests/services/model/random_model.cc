@@ -148,7 +148,7 @@ void AddMixture(const Sizes& sizes, Dice& dice, json& config) {
   for (const char* name : {"moe_intermediate_size", "intermediate_size_mlp"}) {
     config[name] = sizes.mlp;
   }
-  config["shared_expert_intermediate_size"] = 2 * sizes.mlp;
+  config["shared_expert_intermediate_size"] = config["shared_intermediate_size"] = 2 * sizes.mlp;
   config["n_group"] = 2;
   config["topk_group"] = 1;
   config["norm_topk_prob"] = dice.Chance();

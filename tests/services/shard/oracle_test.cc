@@ -153,6 +153,8 @@ const std::vector<std::string> kMixtures = {
     "gpt_oss-limit",
     "llama4",
     "llama4-interleaved",
+    "granitemoe",
+    "granitemoeshared",
 };
 
 // Those that a test takes: all, or one in 18 where the kernels of GPUs run on the host, which
