@@ -51,6 +51,8 @@ struct QkNormRopeParams {
   bool norms_centred = false;              // LayerNorm, else RMSNorm
   bool norms_by_head = false;              // every head has weights of its own; without biases
   float norm_eps = 0;
+  // Above 0: queries, keys and values are clamped to -clip .. clip before the norms of heads.
+  float clip = 0;
   const RopeTables* rotations = nullptr;  // null: none
   RopeLayout layout = RopeLayout::kHalfSplit;
 };
@@ -58,7 +60,12 @@ struct QkNormRopeParams {
 struct AttentionOptions {
   float scale = 1;     // of the products of queries and keys
   int64_t window = 0;  // newest positions that a row sees, its own included; 0: all of them
-  float softcap = 0;   // a scaled product s becomes softcap * tanh(s / softcap), > 0; 0: it stays
+  // Positions: a row sees those of its own run of so many, counted from position 0; 0: all of them.
+  int64_t chunk = 0;
+  // [Nq] F32 of the backend's memory: a score of each head that takes part in the softmax, without
+  // a value (Xiao et al. 2023); null: none.
+  const float* sinks = nullptr;
+  float softcap = 0;  // a scaled product s becomes softcap * tanh(s / softcap), > 0; 0: it stays
 };
 
 // What a product makes of its sums before it writes them, in this order.
@@ -67,6 +74,7 @@ struct GemmEpilogue {
   // Of every sum or, where the weights are gated, activation(gate) * up: SwiGLU with kSilu, GeGLU
   // with kGelu or kGeluTanh (Shazeer 2020). Gated weights must have one.
   std::optional<Activation> activation;
+  GatedClamp clamp;         // of kClampedSwiGlu
   bool add_to_out = false;  // out += the result instead of out = the result
 };
 
@@ -108,6 +116,7 @@ class Ops {
   // qkv [T, (Nq + 2 Nkv) * D] F32: queries, keys, values side by side; rows are the step's.
   // 1. With a norm, every head of the queries or keys becomes x / sqrt(mean(x^2) + eps) * weight, or
   //    with centred norms what LayerNorm makes of it.
+  //    Before that, queries, keys and values are clamped where `clip` says so.
   // 2. With rotations, the first 2 * pairs elements of every head of queries and keys are rotated (Su
   //    et al. 2021) by the row's angles: (a, b) -> (a cos - b sin, b cos + a sin).
   // 3. Keys and values are stored in the slots of `layer` of the rows' positions.

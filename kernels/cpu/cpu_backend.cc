@@ -9,6 +9,7 @@
 #include "kernels/check.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/context.h"
+#include "kernels/cpu/cpu_experts.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/fused.h"
 #include "kernels/cpu/gather.h"
@@ -92,6 +93,8 @@ class CpuBackend final : public Backend {
   absl::StatusOr<std::unique_ptr<RankGroup>> NewRankGroup(const RankGroupSpec& spec) override {
     return HostRankGroup::Create(spec, *this);
   }
+
+  ExpertOps* experts() override { return &experts_; }
 
   void BeginStep(absl::Span<const AttentionSegment> segments, int64_t rows) override {
     context_.step.Begin(segments, rows);
@@ -181,6 +184,7 @@ class CpuBackend final : public Backend {
 
  private:
   CpuContext context_;
+  CpuExperts experts_{context_};
   const std::string name_ =
       absl::StrCat("cpu/", std::string(Name(context_.instructions)),
                    HasFusedMultiplyAdd() ? "" : "_unfused", " v", kBitsVersion);

@@ -1,11 +1,27 @@
 #include "kernels/cpu/layer_ops.h"
 
+#include <algorithm>
+
 #include "kernels/check.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/norm.h"
 #include "kernels/cpu/rope.h"
 
 namespace sluice {
+
+namespace {
+
+void Clamp(CpuContext& context, float limit, MatrixView x) {
+  ForRowRuns(context, x.rows, x.cols, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      for (float* value = x.Row(t); value != x.Row(t) + x.cols; ++value) {
+        *value = std::clamp(*value, -limit, limit);
+      }
+    }
+  });
+}
+
+}  // namespace
 
 void ApplyQkNormRopeAndStoreKv(CpuContext& context, MatrixView qkv, const QkNormRopeParams& params,
                                int layer, CpuKvPool& pool) {
@@ -14,6 +30,7 @@ void ApplyQkNormRopeAndStoreKv(CpuContext& context, MatrixView qkv, const QkNorm
   SLUICE_CHECK(qkv.cols == query_width + 2 * kv_width);
   const MatrixView queries = qkv.Columns(0, query_width);
   const MatrixView keys = qkv.Columns(query_width, kv_width);
+  if (params.clip > 0) Clamp(context, params.clip, qkv);
   HeadNorm norm{.head_dim = params.head_dim,
                 .weight = params.query_norm,
                 .bias = params.query_norm_bias,

@@ -1,5 +1,6 @@
 #include "kernels/reference/primitives.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -76,6 +77,12 @@ void Rope(MatrixView x, int head_dim, const RopeTables& tables, RopeLayout layou
         second = static_cast<float>(b * c + a * s);
       }
     }
+  }
+}
+
+void Clamp(float limit, MatrixView x) {
+  for (int64_t t = 0; t < x.rows; ++t) {
+    for (int64_t n = 0; n < x.cols; ++n) x.Row(t)[n] = std::clamp(x.Row(t)[n], -limit, limit);
   }
 }
 

@@ -26,6 +26,9 @@ void NormKeyHeads(MatrixView keys, const QkNormRopeParams& params);
 void Rope(MatrixView x, int head_dim, const RopeTables& tables, RopeLayout layout,
           const HostStep& step);
 
+// x = x, but within -limit .. limit. x [T, N] F32.
+void Clamp(float limit, MatrixView x);
+
 // x[t, n] += bias[n]. x [T, N] F32, bias [N].
 void AddBias(const float* bias, MatrixView x);
 

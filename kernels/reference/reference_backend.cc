@@ -15,6 +15,7 @@
 #include "kernels/reference/element.h"
 #include "kernels/reference/primitives.h"
 #include "kernels/reference/reference_attention.h"
+#include "kernels/reference/reference_experts.h"
 #include "kernels/reference/reference_kv_pool.h"
 #include "kernels/reference/reference_sampling.h"
 
@@ -90,9 +91,18 @@ double Activated(Activation activation, double z) {
       return z / 2 * std::erfc(-z / std::sqrt(2.0));
     case Activation::kGeluTanh:
       return z / 2 * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (z + 0.044715 * z * z * z)));
+    case Activation::kClampedSwiGlu:
+      break;  // of a gate and its up together
   }
   SLUICE_CHECK(false);
   return 0;
+}
+
+double ClampedSwiGlu(const GatedClamp& clamp, double gate, double up) {
+  const double limit = clamp.limit;
+  gate = std::min(gate, limit);
+  up = std::clamp(up, -limit, limit);
+  return (up + 1) * gate / (1 + std::exp(-clamp.alpha * gate));
 }
 
 // Larger first, then lower column; NaN below everything else.
@@ -156,6 +166,8 @@ class ReferenceBackend final : public Backend {
     return HostRankGroup::Create(spec, *this);
   }
 
+  ExpertOps* experts() override { return &experts_; }
+
   void BeginStep(absl::Span<const AttentionSegment> segments, int64_t rows) override {
     step_.Begin(segments, rows);
   }
@@ -193,8 +205,13 @@ class ReferenceBackend final : public Backend {
       const std::vector<float> row = matrix.Operand(x, t);
       for (int64_t n = 0; n < out.cols; ++n) {
         double result = Sum(row, matrix, n, epilogue.bias);
-        if (epilogue.activation.has_value()) result = Activated(*epilogue.activation, result);
-        if (matrix.gated()) result *= Sum(row, matrix, out.cols + n, epilogue.bias);
+        const double up = matrix.gated() ? Sum(row, matrix, out.cols + n, epilogue.bias) : 1;
+        if (epilogue.activation == Activation::kClampedSwiGlu) {
+          result = ClampedSwiGlu(epilogue.clamp, result, up);
+        } else {
+          if (epilogue.activation.has_value()) result = Activated(*epilogue.activation, result);
+          if (matrix.gated()) result *= up;
+        }
         const auto rounded = static_cast<float>(result);
         StoreElement(out, t, n, epilogue.add_to_out ? LoadElement(out, t, n) + rounded : rounded);
       }
@@ -206,6 +223,7 @@ class ReferenceBackend final : public Backend {
     const int64_t query_width = int64_t{params.num_heads} * params.head_dim;
     const int64_t kv_width = int64_t{params.num_kv_heads} * params.head_dim;
     SLUICE_CHECK(qkv.cols == query_width + 2 * kv_width);
+    if (params.clip > 0) reference::Clamp(params.clip, qkv);
     const MatrixView queries = qkv.Columns(0, query_width);
     const MatrixView keys = qkv.Columns(query_width, kv_width);
     if (params.query_norm != nullptr) reference::NormQueryHeads(queries, params);
@@ -328,6 +346,7 @@ class ReferenceBackend final : public Backend {
 
  private:
   const DType operand_dtype_;
+  ReferenceExperts experts_{*this};
   HostStep step_;
 };
 

@@ -16,6 +16,10 @@ std::string LackedOf(const LayerSpec& layer) {
   if (attention.qk_norm && attention.qk_norm_kind == QkNormKind::kOwnHeadLayer) {
     return "norms of queries and keys with weights for each head";
   }
+  if (attention.sinks) return "attention sinks";
+  if (attention.chunk > 0) return "chunks of attention";
+  if (attention.clip > 0) return "clamped queries, keys and values";
+  if (MixtureOf(layer) != nullptr) return "mixtures of experts";
   const LayerNorms& norms = layer.norms;
   const bool mlp_reads_norm = norms.before_mlp || layer.parallel_residual;
   if (!norms.before_attention || !mlp_reads_norm) return "layers without a norm of what they read";

@@ -79,6 +79,31 @@ void MapPhi(JsonFields& fields, ModelConfig& config);
 extern const TensorNames kPhi3Names;
 void MapPhi3(JsonFields& fields, ModelConfig& config);
 
+// ---- mixture_families.cc: mixtures of experts ----
+
+extern const TensorNames kMixtralNames;
+void MapMixtral(JsonFields& fields, ModelConfig& config);
+extern const TensorNames kQwenMoeNames;
+void MapQwen2Moe(JsonFields& fields, ModelConfig& config);
+void MapQwen3Moe(JsonFields& fields, ModelConfig& config);
+extern const TensorNames kErnieMoeNames;
+void MapErnieMoe(JsonFields& fields, ModelConfig& config);
+extern const TensorNames kDeepseekMoeNames;
+void MapGlm4Moe(JsonFields& fields, ModelConfig& config);
+extern const TensorNames kGptOssNames;
+void MapGptOss(JsonFields& fields, ModelConfig& config);
+void MapOlmoe(JsonFields& fields, ModelConfig& config);
+extern const TensorNames kLlama4Names;
+void MapLlama4(JsonFields& fields, ModelConfig& config);
+
+extern const TensorNames kGraniteMoeNames;
+void MapGraniteMoe(JsonFields& fields, ModelConfig& config);
+
+// The mixtures that DeepSeek-V2, V3 and families after them describe: groups, a bias of the choice, a
+// factor, shared experts and dense first layers. Replaces the dense MLP of the layers that have one.
+// REQUIRES: SetLayers.
+void MapDeepseekMixtures(JsonFields& fields, ModelConfig& config);
+
 // ---- family_gemma.cc ----
 
 void MapGemma(JsonFields& fields, ModelConfig& config);

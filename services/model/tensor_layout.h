@@ -22,7 +22,7 @@ struct TensorName {
   const char* suffix;
 };
 
-TensorName NameIn(const TensorNames& names, TensorRole role);
+TensorName NameIn(const TensorNames& names, TensorId tensor);
 
 // Where a tensor's rows are in one that it is fused into: as TensorPlace has it.
 struct FusedRows {

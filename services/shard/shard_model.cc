@@ -47,16 +47,17 @@ uint64_t BytesPerBlock(const KvPoolSpec& spec) {
          KvVectorBytes(spec.dtype, spec.head_dim);
 }
 
-// The rank's columns of the stage's widest MLP.
-int64_t WidestMlp(const ModelConfig& config, const ShardPlan& plan) {
-  int64_t widest = 0;
-  for (int64_t layer = plan.layers.begin; layer < plan.layers.end; ++layer) {
-    const auto width = [&](const DenseMlpSpec& mlp) {
-      return plan.MlpOf(mlp.width).columns.size();
-    };
-    widest = std::max(widest, std::visit(width, config.layers[layer].mlp));
-  }
-  return widest;
+// Makes room for an MLP of a layer.
+void Widen(const DenseMlpSpec& mlp, const ShardPlan& plan, StepShape& shape) {
+  shape.mlp_width = std::max(shape.mlp_width, plan.MlpOf(mlp.width).columns.size());
+}
+void Widen(const MixtureSpec& mlp, const ShardPlan& plan, StepShape& shape) {
+  const int64_t width = plan.MlpOf(mlp, mlp.expert.width).columns.size();
+  shape.num_experts = std::max(shape.num_experts, mlp.router.num_experts);
+  shape.num_chosen = std::max(shape.num_chosen, mlp.router.num_chosen);
+  shape.expert_width = std::max(shape.expert_width, mlp.router.num_chosen * width);
+  shape.shared_width =
+      std::max(shape.shared_width, plan.MlpOf(mlp, mlp.shared_width).columns.size());
 }
 
 // Whether something is done to what a layer's branches add.
@@ -88,18 +89,22 @@ StepShape ShapeOfStep(const ModelConfig& config, const ShardPlan& plan, int64_t 
   const auto any_layer = [&](auto has) {
     return std::any_of(config.layers.begin(), config.layers.end(), has);
   };
-  return {.max_rows = backend.BucketRows(max_rows),
-          .hidden = config.hidden_size,
-          .query_width = plan.heads.size() * config.head_dim,
-          .kv_width = plan.kv_heads.size() * config.head_dim,
-          .mlp_width = WidestMlp(config, plan),
-          .num_ranks = plan.placement.num_ranks,
-          .has_branch = any_layer(ChangesBranches),
-          .has_squares =
-              any_layer([](const LayerSpec& layer) { return NormsWholeQk(layer.attention); }),
-          .has_query_factors =
-              any_layer([](const LayerSpec& layer) { return layer.attention.growth.has_value(); }),
-          .operand_dtype = backend.operand_dtype()};
+  StepShape shape{
+      .max_rows = backend.BucketRows(max_rows),
+      .hidden = config.hidden_size,
+      .query_width = plan.heads.size() * config.head_dim,
+      .kv_width = plan.kv_heads.size() * config.head_dim,
+      .num_ranks = plan.placement.num_ranks,
+      .has_branch = any_layer(ChangesBranches),
+      .has_squares =
+          any_layer([](const LayerSpec& layer) { return NormsWholeQk(layer.attention); }),
+      .has_query_factors =
+          any_layer([](const LayerSpec& layer) { return layer.attention.growth.has_value(); }),
+      .operand_dtype = backend.operand_dtype()};
+  for (int64_t layer = plan.layers.begin; layer < plan.layers.end; ++layer) {
+    std::visit([&](const auto& mlp) { Widen(mlp, plan, shape); }, config.layers[layer].mlp);
+  }
+  return shape;
 }
 
 }  // namespace
@@ -110,7 +115,7 @@ absl::StatusOr<std::unique_ptr<ShardModel>> ShardModel::Load(const ModelConfig& 
                                                              const ShardModelOptions& options,
                                                              Backend& backend) {
   absl::Status status = CheckOptions(options);
-  if (status.ok() && backend.memory().has_value()) status = CheckGpuComputes(config);
+  if (status.ok() && backend.experts() == nullptr) status = CheckGpuComputes(config);
   if (!status.ok()) return status;
   const auto format = source.Resolve(options.weights);
   if (!format.ok()) return format.status();
@@ -214,6 +219,11 @@ absl::Status ShardModel::LoadLayers(const WeightSource& source, const MatrixForm
     if (!weights.ok()) return weights.status();
     for (const PackedMatrix* matrix : weights->matrices()) {
       backend_.ReserveForGemm(*matrix, limits_.max_rows);
+    }
+    if (const auto* mixture = std::get_if<MixtureWeights>(&weights->mlp)) {
+      backend_.experts()->ReserveForExperts(*mixture->gate_up, *mixture->down,
+                                            mixture->shared_down.get(),
+                                            mixture->spec.router.num_chosen, limits_.max_rows);
     }
     layers_.push_back(*std::move(weights));
   }
@@ -378,7 +388,11 @@ absl::Status ShardModel::Attend(const LayerWeights& layer, int index, const Step
     backend_.ScaleRows(static_cast<const float*>(views.query_factors.data), queries);
   }
   backend_.PagedAttention(queries, *kv_pool_, index,
-                          {.scale = spec.scale, .window = spec.window, .softcap = spec.softcap},
+                          {.scale = spec.scale,
+                           .window = spec.window,
+                           .chunk = spec.chunk,
+                           .sinks = attention.sinks.data_or_null(),
+                           .softcap = spec.softcap},
                           views.attended);
   BranchEnd end{.post = layer.norms.after_attention ? &layer.attention_post_norm : nullptr,
                 .multiplier = layer.residual_multiplier};
@@ -422,13 +436,15 @@ QkNormRopeParams ShardModel::TurnOf(const AttentionWeights& attention) const {
   QkNormRopeParams turn{.num_heads = static_cast<int>(plan_.heads.size()),
                         .num_kv_heads = static_cast<int>(plan_.kv_heads.size()),
                         .head_dim = config_.head_dim,
-                        .norm_eps = config_.norm_eps};
+                        .norm_eps = config_.norm_eps,
+                        .clip = spec.clip};
   if (spec.qk_norm && spec.qk_norm_kind != QkNormKind::kWholeRms) {
     turn.query_norm = attention.q_norm.data();
     turn.key_norm = attention.k_norm.data();
     turn.query_norm_bias = attention.q_norm_bias.data_or_null();
     turn.key_norm_bias = attention.k_norm_bias.data_or_null();
-    turn.norms_centred = spec.qk_norm_kind != QkNormKind::kHeadRms;
+    turn.norms_centred = spec.qk_norm_kind == QkNormKind::kHeadLayer ||
+                         spec.qk_norm_kind == QkNormKind::kOwnHeadLayer;
     turn.norms_by_head = spec.qk_norm_kind == QkNormKind::kOwnHeadLayer;
   }
   if (spec.rope.has_value()) {
@@ -447,15 +463,25 @@ absl::Status ShardModel::RunMlp(const DenseMlpWeights& mlp, const BranchEnd& end
   const int64_t width = plan_.MlpOf(mlp.spec.width).columns.size();
   const MatrixView activated = step.views.activated.Columns(0, width);
   backend_.Gemm(step.input, *mlp.gate_up, activated,
-                {.bias = mlp.gate_up_bias.data_or_null(), .activation = mlp.spec.activation});
+                {.bias = mlp.gate_up_bias.data_or_null(),
+                 .activation = mlp.spec.activation,
+                 .clamp = mlp.spec.clamp});
   return AddProductToResidual(activated, *mlp.down, mlp.down_bias, end, step);
 }
 
 absl::Status ShardModel::AddProductToResidual(MatrixView x, const PackedMatrix& weights,
                                               const FloatVector& bias, const BranchEnd& end,
                                               const Step& step) {
+  const auto product = [&](MatrixView out, const float* added, bool add_to_out) {
+    backend_.Gemm(x, weights, out, {.bias = added, .add_to_out = add_to_out});
+  };
+  return AddToResidual(product, bias.data_or_null(), end, step);
+}
+
+absl::Status ShardModel::AddToResidual(LastProduct product, const float* bias, const BranchEnd& end,
+                                       const Step& step) {
   if (end.post != nullptr || end.multiplier != 1) {
-    if (absl::Status sent = SumBranch(x, weights, bias, step); !sent.ok()) return sent;
+    if (absl::Status sent = SumBranch(product, bias, step); !sent.ok()) return sent;
     if (end.post != nullptr) Norm(*end.post, step.views.branch, step.views.branch);
     if (end.multiplier != 1) backend_.Scale(end.multiplier, step.views.branch);
     backend_.AddResidual(step.views.branch, step.hidden);
@@ -463,12 +489,12 @@ absl::Status ShardModel::AddProductToResidual(MatrixView x, const PackedMatrix& 
     return absl::OkStatus();
   }
   if (ranks_ == nullptr) {
-    backend_.Gemm(x, weights, step.hidden, {.bias = bias.data_or_null(), .add_to_out = true});
+    product(step.hidden, bias, /*add_to_out=*/true);
     if (end.next != nullptr) Norm(*end.next, step.hidden, step.views.normed);
     return absl::OkStatus();
   }
-  backend_.Gemm(x, weights, step.views.partial);
-  ResidualUpdate update{.residual = step.hidden, .bias = bias.data_or_null()};
+  product(step.views.partial, /*bias=*/nullptr, /*add_to_out=*/false);
+  ResidualUpdate update{.residual = step.hidden, .bias = bias};
   if (end.next != nullptr) {
     update.norm = NormOf(*end.next);
     update.normed = step.views.normed;
@@ -476,18 +502,16 @@ absl::Status ShardModel::AddProductToResidual(MatrixView x, const PackedMatrix& 
   return ranks_->SumToResidual(step.views.partial, update);
 }
 
-absl::Status ShardModel::SumBranch(MatrixView x, const PackedMatrix& weights,
-                                   const FloatVector& bias, const Step& step) {
+absl::Status ShardModel::SumBranch(LastProduct product, const float* bias, const Step& step) {
   const MatrixView branch = step.views.branch;
   if (ranks_ == nullptr) {
-    backend_.Gemm(x, weights, branch, {.bias = bias.data_or_null()});
+    product(branch, bias, /*add_to_out=*/false);
     return absl::OkStatus();
   }
-  backend_.Gemm(x, weights, step.views.partial);
+  product(step.views.partial, /*bias=*/nullptr, /*add_to_out=*/false);
   const MatrixView zeros = step.views.zeros.Columns(0, branch.cols);
   backend_.TreeAdd({&zeros, 1}, branch);
-  return ranks_->SumToResidual(step.views.partial,
-                               {.residual = branch, .bias = bias.data_or_null()});
+  return ranks_->SumToResidual(step.views.partial, {.residual = branch, .bias = bias});
 }
 
 }  // namespace sluice

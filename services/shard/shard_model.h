@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -119,6 +120,9 @@ class ShardModel {
     const NormWeights* next = nullptr;
   };
 
+  // Computes a branch's last product, + bias where there is one, into `out` or adds it to that.
+  using LastProduct = absl::FunctionRef<void(MatrixView out, const float* bias, bool add_to_out)>;
+
   void PlaceSegments(absl::Span<const ShardSegment> segments);
   // Copies the factors of the step's queries to `factors`, where the model has any.
   void PlaceQueryFactors(MatrixView factors);
@@ -136,14 +140,19 @@ class ShardModel {
   // RMSNorm of queries and keys, each over the heads of all ranks.
   absl::Status NormWholeQk(const AttentionWeights& attention, const Step& step);
   QkNormRopeParams TurnOf(const AttentionWeights& attention) const;
+  absl::Status RunMlp(const MixtureWeights& mlp, const BranchEnd& end, const Step& step);
+  // All of it but its last product, which CombineExperts adds to those of the chosen ones.
+  SharedExpert RunSharedExpert(const MixtureWeights& mlp, const Step& step);
   // hidden += the sum over the ranks of x times weights, + bias where there is one, and what `end`
   // makes of it; and views.normed = the residual stream's norm by end.next, unless that is null.
   absl::Status AddProductToResidual(MatrixView x, const PackedMatrix& weights,
                                     const FloatVector& bias, const BranchEnd& end,
                                     const Step& step);
-  // views.branch = the sum over the ranks of x times weights, + bias where there is one.
-  absl::Status SumBranch(MatrixView x, const PackedMatrix& weights, const FloatVector& bias,
-                         const Step& step);
+  // The same of what `product` computes, which adds a bias by itself, on one rank.
+  absl::Status AddToResidual(LastProduct product, const float* bias, const BranchEnd& end,
+                             const Step& step);
+  // views.branch = the sum over the ranks of the product, + bias where there is one.
+  absl::Status SumBranch(LastProduct product, const float* bias, const Step& step);
 
   // Constant after loading.
   const ModelConfig config_;

@@ -4,6 +4,7 @@
 
 #include "kernels/check.h"
 #include "kernels/rank_group.h"
+#include "kernels/routing.h"
 
 namespace sluice {
 namespace {
@@ -32,6 +33,18 @@ class Carver {
   size_t offset_ = 0;
 };
 
+// A mixture's part. Its activations are rows of experts, of which a step has k for each of its own.
+void CarveMixture(const StepShape& shape, Carver& carver, StepViews& views) {
+  if (shape.num_experts == 0) return;
+  views.router_outputs = carver.Take(shape.num_experts);
+  const auto routing = Routing::SizeBytes(shape.max_rows, shape.num_experts, shape.num_chosen);
+  views.routing =
+      carver.Take(static_cast<int64_t>(routing / (shape.max_rows * sizeof(int32_t)) + 1));
+  views.expert_activated = carver.Take(shape.expert_width, shape.operand_dtype);
+  views.shared_activated = carver.Take(shape.shared_width, shape.operand_dtype);
+  views.shared_scores = carver.Take(1);
+}
+
 // Lays out the largest step and returns how many bytes it takes.
 size_t Carve(const StepShape& shape, std::byte* base, StepViews& views) {
   Carver carver(shape.max_rows, base);
@@ -53,7 +66,10 @@ size_t Carve(const StepShape& shape, std::byte* base, StepViews& views) {
   const size_t attention_end = carver.offset();
   carver.Rewind(shared);
   views.activated = carver.Take(shape.mlp_width, shape.operand_dtype);
-  return std::max(attention_end, carver.offset());
+  const size_t mlp_end = carver.offset();
+  carver.Rewind(shared);
+  CarveMixture(shape, carver, views);
+  return std::max({attention_end, mlp_end, carver.offset()});
 }
 
 }  // namespace
@@ -71,7 +87,9 @@ StepViews StepArena::Views(int64_t rows) const {
   StepViews views = largest_;
   for (MatrixView* view :
        {&views.normed, &views.partial, &views.qkv, &views.attended, &views.activated, &views.branch,
-        &views.zeros, &views.squares, &views.all_squares, &views.query_factors}) {
+        &views.zeros, &views.squares, &views.all_squares, &views.query_factors,
+        &views.router_outputs, &views.routing, &views.expert_activated, &views.shared_activated,
+        &views.shared_scores}) {
     view->rows = rows;
   }
   return views;

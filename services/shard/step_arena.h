@@ -21,6 +21,11 @@ struct StepShape {
   int64_t query_width = 0;  // Nq * D of the rank
   int64_t kv_width = 0;     // Nkv * D of the rank
   int64_t mlp_width = 0;    // F of the rank, of the widest layer
+  // Of mixtures of experts, of the largest; 0 where there are none.
+  int num_experts = 0;       // E
+  int num_chosen = 0;        // k
+  int64_t expert_width = 0;  // k * F of the rank
+  int64_t shared_width = 0;  // F of the shared expert of the rank
   int num_ranks = 1;
   bool has_branch = false;         // something is done to what attention or MLP adds
   bool has_squares = false;        // norms of queries and keys take all heads at once
@@ -45,6 +50,12 @@ struct StepViews {
   MatrixView zeros;          // [T, H], of several ranks: nothing writes it
   // MLP.
   MatrixView activated;  // [T, F], operand
+  // Mixture of experts.
+  MatrixView router_outputs;    // [T, E]
+  MatrixView routing;           // memory of a Routing of T rows
+  MatrixView expert_activated;  // [T, k * F], operand: memory of [T * k, F]
+  MatrixView shared_activated;  // [T, F of the shared expert], operand
+  MatrixView shared_scores;     // [T, 1]
 };
 
 class StepArena {

@@ -19,6 +19,7 @@ import numpy as np
 LENGTH = 24  # tokens: more than a block of 16 positions
 SMALL = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
              num_key_value_heads=1, vocab_size=32, max_position_embeddings=32)
+MIXTURE = dict(SMALL, moe_intermediate_size=8, num_experts_per_tok=2)
 GPT2 = dict(n_embd=16, n_layer=2, n_head=2, n_positions=32, n_ctx=32, vocab_size=32)
 
 
@@ -69,6 +70,16 @@ FAMILIES = {
     "minicpm": ("minicpm", {**SMALL, "dim_model_base": 6}),
     "phi3": ("phi3-partial", {**SMALL, "original_max_position_embeddings": 32}),
     "gemma": ("gemma", {**SMALL, "head_dim": 8}),
+    "qwen3_moe": ("qwen3_moe-sparse_step", {**MIXTURE, "head_dim": 8, "num_experts": 4, "mlp_only_layers": []}),
+    "qwen2_moe": ("qwen2_moe", {**MIXTURE, "num_experts": 4, "shared_expert_intermediate_size": 16}),
+    "mixtral": ("mixtral", {**MIXTURE, "num_local_experts": 4}),
+    "olmoe": ("olmoe-clip", {**MIXTURE, "num_experts": 4}),
+    "glm4_moe": ("glm4_moe", {**MIXTURE, "head_dim": 8, "n_routed_experts": 4}),
+    "ernie4_5_moe": ("ernie4_5_moe", {**MIXTURE, "head_dim": 8, "moe_num_experts": 4, "moe_k": 2}),
+    "gpt_oss": ("gpt_oss-limit", {**MIXTURE, "head_dim": 8, "num_local_experts": 4, "sliding_window": 10,
+                                  "layer_types": ["sliding_attention", "full_attention"]}),
+    "llama4": ("llama4", {**MIXTURE, "head_dim": 8, "num_local_experts": 4, "intermediate_size_mlp": 24,
+                          "no_rope_layer_interval": 2, "attention_chunk_size": 10, "num_experts_per_tok": 1}),
     "gpt2": ("gpt2", GPT2),
     "gpt_neox": ("gpt_neox", {**without(SMALL, "num_key_value_heads"), "rotary_pct": 0.5}),
     "sluice-learned": ("sluice-learned-layernorm-gelu", SMALL),

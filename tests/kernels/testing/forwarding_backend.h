@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "kernels/backend.h"
+#include "kernels/expert_ops.h"
 
 namespace sluice {
 
@@ -46,6 +47,7 @@ class ForwardingBackend : public Backend {
   void CopyBlocks(absl::Span<const KvBlockCopy> copies, KvPool& pool) override;
   void PagedAttention(MatrixView q, const KvPool& pool, int layer, const AttentionOptions& options,
                       MatrixView out) override;
+  ExpertOps* experts() override { return experts_.get(); }
   void Scale(float factor, MatrixView x) override;
   void ScaleRows(const float* factors, MatrixView x) override;
   void SoftCap(float cap, MatrixView x) override;
@@ -78,7 +80,10 @@ class ForwardingBackend : public Backend {
   // Enqueues `work` and waits for it.
   absl::Status Await(Work work);
 
+  class Experts;
+
   const std::unique_ptr<Backend> within_;
+  const std::unique_ptr<ExpertOps> experts_;  // null where the backend within has none
   absl::Status failure_;
 };
 

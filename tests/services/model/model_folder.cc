@@ -181,6 +181,10 @@ std::vector<uint64_t> StoredShape(const TensorPlace& place) {
   auto rows = static_cast<uint64_t>(place.stored.rows);
   auto columns = static_cast<uint64_t>(place.stored.columns);
   if (place.transposed) std::swap(rows, columns);
+  if (place.matrices > 0) {
+    const auto matrices = static_cast<uint64_t>(place.matrices);
+    return {matrices, rows / matrices, columns};
+  }
   return columns > 1 ? std::vector<uint64_t>{rows, columns} : std::vector<uint64_t>{rows};
 }
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/check.h"
 #include "services/model/model_families.h"
@@ -39,6 +40,11 @@ struct Sizes {
   int heads = 0, kv_heads = 0, head_dim = 0, hidden = 0, mlp = 0, layers = 0, vocab = 0;
 };
 
+bool IsMixture(const std::string& model_type) {
+  return absl::StrContains(model_type, "moe") || model_type == "mixtral" ||
+         model_type == "gpt_oss" || model_type == "llama4_text";
+}
+
 // Attention's outputs are cut into runs of whole heads, the MLP's into eighths at most.
 Sizes RandomSizes(const RandomModelOptions& options, Dice& dice) {
   const auto in_groups = [&] { return options.all_in_groups || dice.Chance(); };
@@ -53,6 +59,8 @@ Sizes RandomSizes(const RandomModelOptions& options, Dice& dice) {
   sizes.kv_heads = dice.OneOf<int>({1, 2, 4, sizes.heads});
   sizes.hidden = in_groups() ? 32 * dice.Between(2, 4) : 2 * dice.Between(24, 60);
   sizes.mlp = in_groups() ? 256 : 4 * dice.Between(15, 60);
+  // Experts of whole groups have at most as many runs as there are groups.
+  if (IsMixture(options.model_type) && sizes.mlp != 256) sizes.mlp = sizes.mlp / 8 * 8 + 4;
   sizes.layers = dice.Between(2, 3);
   sizes.vocab = dice.Between(40, 150);
   if (as_wide_as_heads) sizes.hidden = sizes.heads * sizes.head_dim;
@@ -130,6 +138,29 @@ void AddSwitches(Dice& dice, json& config) {
   config["mlp"] = dice.Word({"relu", "gelu", "swiglu"});
 }
 
+// Mixtures of experts, under the names of all families.
+void AddMixture(const Sizes& sizes, Dice& dice, json& config) {
+  for (const char* name :
+       {"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"}) {
+    config[name] = 4;
+  }
+  for (const char* name : {"num_experts_per_tok", "moe_k"}) config[name] = dice.Between(1, 2);
+  for (const char* name : {"moe_intermediate_size", "intermediate_size_mlp"}) {
+    config[name] = sizes.mlp;
+  }
+  config["shared_expert_intermediate_size"] = config["shared_intermediate_size"] = 2 * sizes.mlp;
+  config["n_group"] = 2;
+  config["topk_group"] = 1;
+  config["norm_topk_prob"] = dice.Chance();
+  config["routed_scaling_factor"] = dice.Number(0.5, 2);
+  config["decoder_sparse_step"] = config["interleave_moe_layer_step"] = dice.Between(1, 2);
+  config["attention_chunk_size"] = dice.Between(1, 100);
+  config["floor_scale"] = 64;
+  config["clip_qkv"] = dice.Number(1, 4);
+  config["swiglu_limit"] = dice.Number(0.5, 7);
+  if (IsMixture(config["model_type"].get<std::string>())) config["use_bias"] = false;
+}
+
 // Normal numbers as they are stored.
 std::vector<std::byte> RandomElements(size_t count, double mean, double deviation, DType dtype,
                                       std::mt19937& random) {
@@ -168,6 +199,7 @@ std::string RandomModelConfig(const RandomModelOptions& options) {
   AddSwitches(dice, config);
   json scaling = RandomScaling(static_cast<int>(sizes.head_dim * fraction) / 2, dice);
   AddSizes(sizes, config);
+  if (IsMixture(options.model_type)) AddMixture(sizes, dice, config);
   // This kind begins at the very length that the file names, and only rotary positions go beyond.
   if (scaling["rope_type"] == "dynamic" && config["position"].get<std::string>()[0] == 'r') {
     config["max_position_embeddings"] = kRandomModelPositions / 2;
