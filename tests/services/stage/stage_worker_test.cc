@@ -3,10 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <memory>
-#include <random>
-#include <string>
 #include <thread>
 #include <vector>
 
@@ -14,9 +11,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "services/common/epoch.h"
-#include "services/stage/step_joiner.h"
 #include "services/work/work_queue.h"
-#include "sluice/v1/shard.pb.h"
 
 namespace sluice {
 namespace {
@@ -132,72 +127,6 @@ TEST(StageWorker, ClosesEverySessionItWasGiven) {
         << "session " << i;
     EXPECT_EQ(sessions[i].use_count(), 1) << "session " << i;
   }
-}
-
-constexpr uint64_t kEpoch = 3;
-using Joiner = StepJoiner<v1::ShardRunRequest>;
-
-v1::ShardRunRequest PlanOf(uint64_t step) {
-  v1::ShardRunRequest request;
-  request.mutable_execute()->set_step_id(step);
-  return request;
-}
-
-v1::PushRequest RowsOf(uint64_t step) {
-  v1::PushRequest request;
-  request.mutable_step()->set_epoch(kEpoch);
-  request.mutable_step()->set_step_id(step);
-  request.mutable_step()->mutable_hidden()->add_shape(static_cast<int64_t>(step));
-  return request;
-}
-
-TEST(StepJoiner, GivesStepsInTheOrderOfPlansHoweverPartsArrive) {
-  for (const uint32_t seed : {1u, 2u, 3u}) {
-    SCOPED_TRACE(absl::StrCat("seed ", seed));
-    constexpr uint64_t kSteps = 100;
-    Joiner joiner(kEpoch);
-    std::thread plans([&] {
-      for (uint64_t step = 1; step <= kSteps; ++step) joiner.plans().Add(PlanOf(step));
-    });
-    std::thread rows([&] {
-      std::vector<uint64_t> order(kSteps);
-      for (uint64_t i = 0; i < kSteps; ++i) order[i] = i + 1;
-      std::shuffle(order.begin(), order.end(), std::mt19937(seed));
-      for (const uint64_t step : order) joiner.rows().Add(RowsOf(step));
-    });
-    for (uint64_t step = 1; step <= kSteps; ++step) {
-      const auto plan = joiner.NextPlan();
-      ASSERT_TRUE(plan.ok()) << plan.status();
-      EXPECT_EQ(plan->step_id(), step);
-      const auto told = joiner.RowsOf(step);
-      ASSERT_TRUE(told.ok()) << told.status();
-      EXPECT_EQ(told->hidden().shape(0), static_cast<int64_t>(step));
-    }
-    plans.join();
-    rows.join();
-  }
-}
-
-TEST(StepJoiner, GivesNothingOnceClosed) {
-  const absl::Status reason = absl::AbortedError("replaced");
-  Joiner joiner(kEpoch);
-  joiner.plans().Add(PlanOf(1));
-  std::thread waiting([&] { EXPECT_EQ(joiner.RowsOf(1).status(), reason); });
-  joiner.Close(reason);
-  waiting.join();
-  joiner.plans().Add(PlanOf(1));
-  joiner.rows().Add(RowsOf(1));
-  EXPECT_EQ(joiner.NextPlan().status(), reason);
-  EXPECT_EQ(joiner.RowsOf(1).status(), reason);
-}
-
-// A lane is not looked into on its way.
-TEST(StepJoiner, RefusesRowsOfAnotherEpochAndRequestsWithoutAPlan) {
-  Joiner joiner(kEpoch + 1);
-  joiner.rows().Add(RowsOf(1));
-  EXPECT_EQ(joiner.RowsOf(1).status().code(), absl::StatusCode::kAborted);
-  joiner.plans().Add(v1::ShardRunRequest());
-  EXPECT_EQ(joiner.NextPlan().status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(WorkQueue, GivesItemsInOrderAndNothingOnceClosed) {
