@@ -131,8 +131,8 @@ TEST(CliTest, RefusesUnknownCommandsNamingWhatExists) {
     EXPECT_THAT(fake.out.str(), IsEmpty());
     EXPECT_EQ(fake.err.str(),
               "sluice: unknown command \"serve\"; there are run, up, generate, chat, "
-              "chat-template, score, prefer, tokenize, detokenize, quantize, plan, bench, status, "
-              "top, token, health, help, version\n");
+              "chat-template, score, prefer, tokenize, detokenize, pull, quantize, plan, bench, "
+              "status, top, token, health, help, version\n");
   }
 }
 
