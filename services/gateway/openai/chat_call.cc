@@ -231,7 +231,8 @@ void ChatCall::SendDelta(int index, json delta, json logprobs) {
                  {"delta", std::move(delta)},
                  {"logprobs", std::move(logprobs)},
                  {"finish_reason", nullptr}};
-  AddTokenIds(choices_[index].token_ids, object);
+  // The first chunk, which has the role, has no text that the ids could belong to.
+  if (!object["delta"].contains("role")) AddTokenIds(choices_[index].token_ids, object);
   // Beside the choices, as whole answers have them.
   json further = json::object();
   if (prompt_token_ids_.is_array()) {
