@@ -45,11 +45,14 @@ class Fp4Matrix : public PublishedMatrix {
     return tensors()[0].bytes.data() + (row * columns_ + column) / 2;
   }
 
+  float NumberAt(int64_t row, int64_t column) const {
+    return kFp4Numbers[static_cast<int>(*CodesOf(row, column)) >> (column % 2 * 4) & 15];
+  }
+
   const int64_t columns_, group_;
 };
 
 absl::Status Fp4Matrix::Read(const MatrixPart& part, absl::Span<float> out) const {
-  SLUICE_CHECK(part.first_column % 2 == 0 && part.columns % 2 == 0);
   float* to = out.data();
   for (int64_t row = part.first_row; row < part.first_row + part.rows; ++row) {
     const int64_t end = part.first_column + part.columns;
@@ -57,7 +60,11 @@ absl::Status Fp4Matrix::Read(const MatrixPart& part, absl::Span<float> out) cons
       const int64_t count = std::min(group_ - column % group_, end - column);
       const auto scale = CheckedScale(row, column);
       if (!scale.ok()) return scale.status();
-      DecodeFp4(CodesOf(row, column), count, *scale, to);
+      if (column % 2 == 0 && count % 2 == 0) {
+        DecodeFp4(CodesOf(row, column), count, *scale, to);
+      } else {
+        for (int64_t i = 0; i < count; ++i) to[i] = NumberAt(row, column + i) * *scale;
+      }
       to += count;
       column += count;
     }
