@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "services/model/json_fields.h"
 #include "services/model/model_families.h"
+#include "services/model/published_model.h"
 #include "services/model/quantization_fields.h"
 #include "services/model/rope_fields.h"
 
@@ -151,7 +152,9 @@ absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& folder,
   auto generation_text = ReadTextFile(PathIn(folder, "generation_config.json"));
   if (absl::IsNotFound(generation_text.status())) generation_text = "";
   if (!generation_text.ok()) return generation_text.status();
-  return ParseModelConfig(*config_text, *generation_text, folder, overrides);
+  auto config = ParseModelConfig(*config_text, *generation_text, folder, overrides);
+  if (config.ok()) DescribePublishedTensors(folder, *config);
+  return config;
 }
 
 }  // namespace sluice

@@ -54,6 +54,7 @@ class SafetensorsFile {
   static absl::StatusOr<SafetensorsFile> Open(const std::string& path);
 
   const std::string& path() const { return file_.path(); }
+  absl::Span<const std::byte> bytes() const { return file_.bytes(); }
   const SafetensorsContents& contents() const { return contents_; }
 
   // The tensor of that name, borrowed from this file, or nullptr.
