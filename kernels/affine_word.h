@@ -1,6 +1,6 @@
 // A group's scale and zero point in one word: the upper 24 bits are those of the scale as a float,
-// rounded to 16 significant bits, the lower 8 the zero point. A scale of F16, BF16 or a power of two
-// is kept exactly. A weight is scale * (q - zero point). Pure functions.
+// rounded to 16 significant bits, the lower 8 the zero point. A scale of F16, BF16 or a power of
+// two is kept exactly. A weight is scale * (q - zero point). Pure functions.
 #pragma once
 
 #include <bit>

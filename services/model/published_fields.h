@@ -1,5 +1,5 @@
-// The quantization_config of files that Sluice did not write: which layout they have, and the format
-// in which weights of it are kept. Read strictly: what is not known is refused by its field.
+// The quantization_config of files that Sluice did not write: which layout they have, and the
+// format in which weights of it are kept. Read strictly: what is not known is refused by its field.
 #pragma once
 
 #include <string>
@@ -10,8 +10,9 @@
 
 namespace sluice {
 
-// Reads the object whose quant_method is `method`. Errors go to `fields`, UNIMPLEMENTED for methods,
-// versions, numbers of bits, group sizes and configurations of single layers that are not read.
+// Reads the object whose quant_method is `method`. Errors go to `fields`, UNIMPLEMENTED for
+// methods, versions, numbers of bits, group sizes and configurations of single layers that are not
+// read.
 PublishedScheme ReadPublishedScheme(JsonFields& fields, const std::string& method);
 
 // The format that keeps numbers, scales and zero points as the files have them: one of the formats

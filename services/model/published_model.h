@@ -14,12 +14,12 @@ namespace sluice {
 PackedFiles PackedFilesOf(const Checkpoint& checkpoint);
 
 // Completes config.quantization of a folder whose weights others quantised: its format and its
-// exceptions. Leaves it as it is where the weights are missing or malformed: WeightSource::Open says
-// so. REQUIRES: the rest of `config` is complete.
+// exceptions. Leaves it as it is where the weights are missing or malformed: WeightSource::Open
+// says so. REQUIRES: the rest of `config` is complete.
 void DescribePublishedTensors(const std::string& folder, ModelConfig& config);
 
-// How weights are kept, for the log, such as "gptq, 4 bits in groups of 128: as int4-zp-g128"; "" where
-// Sluice wrote the files or they hold plain numbers.
+// How weights are kept, for the log, such as "gptq, 4 bits in groups of 128: as int4-zp-g128"; ""
+// where Sluice wrote the files or they hold plain numbers.
 std::string DescribeQuantization(const ModelConfig& config);
 
 }  // namespace sluice

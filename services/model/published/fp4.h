@@ -1,5 +1,5 @@
-// Four-bit floats (E2M1: a sign, two bits of exponent, one of mantissa), two in a byte, the first in
-// the lower half.
+// Four-bit floats (E2M1: a sign, two bits of exponent, one of mantissa), two in a byte, the first
+// in the lower half.
 //
 // compressed-tensors "nvfp4-pack-quantized":
 //   X.weight_packed        U8 [N, K / 2]

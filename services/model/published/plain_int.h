@@ -1,6 +1,6 @@
-// compressed-tensors "int-quantized": X.weight is I8 [N, K], X.weight_scale F16, BF16 or F32 [N, G],
-// or [1] of all outputs, and X.weight_zero_point, where not symmetric, I8 of the same shape. A weight
-// is scale * (number - zero point).
+// compressed-tensors "int-quantized": X.weight is I8 [N, K], X.weight_scale F16, BF16 or F32 [N,
+// G], or [1] of all outputs, and X.weight_zero_point, where not symmetric, I8 of the same shape. A
+// weight is scale * (number - zero point).
 #pragma once
 
 #include <memory>

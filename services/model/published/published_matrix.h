@@ -51,8 +51,8 @@ class PublishedMatrix {
   // Whether the numbers, scales and zero points of the matrix are those of such a format.
   virtual bool IsReadableAs(WeightFormat) const { return false; }
 
-  // Whether each input's weights of all outputs are neighbours, so that reading a few rows at a time
-  // is slow.
+  // Whether each input's weights of all outputs are neighbours, so that reading a few rows at a
+  // time is slow.
   virtual bool IsStoredByInput() const { return false; }
   // All of the stored tensors, and the bytes of them that a part takes.
   const std::vector<PackedTensor>& tensors() const { return tensors_; }

@@ -85,7 +85,8 @@ TEST_F(PublishedOracleTest, LogitsInF32AreThoseOfTheDequantizedModel) {
 }
 
 // The bound of BF16 weights in oracle_test.cc, and twice that in the wide models, whose scores are
-// larger: what is multiplied with is rounded to BF16, the weights are not. FP8 rounds its scales, too.
+// larger: what is multiplied with is rounded to BF16, the weights are not. FP8 rounds its scales,
+// too.
 TEST_F(PublishedOracleTest, LogitsOfWhatTheFilesHoldAgree) {
   for (const auto& [item, model] : OracleModels(kItems)) {
     const Differences found = DifferencesOf(LogitsOf(model, {}), model.logits);
