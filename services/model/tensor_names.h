@@ -39,6 +39,9 @@ struct TensorNames {
   Fusion qkv = Fusion::kNone;
   Fusion gate_up = Fusion::kNone;
   bool transposed = false;  // projections are stored as [inputs, outputs]
+  // Rows i and i + D / 2 of each head of q and k, biases as well, are neighbours, as a rotation of
+  // neighbouring pairs wants them.
+  bool paired_rows = false;
   // Some files leave it out of every name but the head's.
   const char* optional_prefix = "";
 };

@@ -22,12 +22,16 @@ struct TensorPlace {
   int64_t first_row = 0;
   int64_t run = 0;
   int64_t stride = 0;
+  // Not 0: within each such run of stored rows, rows i and i + paired / 2 are neighbours.
+  int64_t paired = 0;
   bool transposed = false;
   bool is_norm_weight = false;
   std::optional<WeightFormat> quantized;  // as quantized_tensor.h has it; none: plain, or published
 
   // All of the stored tensor, whatever else is fused into it.
   TensorPlace Whole() const;
+  // Rows from `row` on, at most `most`, that lie together in the stored tensor.
+  IndexRange StoredRows(int64_t row, int64_t most) const;
 };
 
 class TensorPlaces {

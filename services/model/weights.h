@@ -43,7 +43,8 @@ class WeightSource {
                                            Progress* progress = nullptr);
 
   // The format that is asked for: what FormatOf takes. For kAuto that of a quantised file, whoever
-  // wrote it, else F32 or BF16, for which the first layer's query projection speaks.
+  // wrote it, else F32 or BF16, for which the first layer's query projection speaks; BF16 where that
+  // lies in blocks of GGUF.
   // INVALID_ARGUMENT where the file is quantised and another quantised format is asked for.
   absl::StatusOr<WeightFormat> Resolve(WeightType type) const;
 
@@ -69,10 +70,14 @@ class WeightSource {
   // stored transposed: better read all rows of a slice at once.
   bool ReadsWholeTensors() const { return places_.transposed(); }
 
+  // The block formats of a GGUF file's matrices, in the order of the alphabet, each once, such as
+  // "Q4_K, Q6_K"; empty where it has none.
+  std::string BlockFormats() const;
+
   // Where the files hold what.
   const TensorPlaces& places() const { return places_; }
-  // The type of the elements at a place that `sluice quantize` has not written: F32, F16 or BF16, or
-  // FP8 as others have it.
+  // The type of the elements at a place that `sluice quantize` has not written: F32, F16 or BF16, FP8
+  // as others have it, or F32 for the numbers of a GGUF file's blocks.
   DType StoredType(const TensorPlace& place) const;
 
   // Bytes of the files that reading it all will take, for Progress::Expect.
@@ -87,6 +92,7 @@ class WeightSource {
   absl::StatusOr<WeightFormat> ResolveQuantized(WeightFormat wanted) const;
   absl::Status CheckIdentity() const;
   absl::Status CheckTensors() const;
+  const StoredTensor& StoredTensorAt(const TensorPlace& place) const;
   absl::Status CheckPlace(const TensorPlace& place) const;
   bool IsPublished(const TensorPlace& place) const;
   // These read rows that lie together in the file.

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
+#include "services/model/gguf_model.h"
+#include "services/tokenizer/gguf/gguf_tokenizer.h"
 #include "services/tokenizer/text/json_place.h"
 #include "services/tokenizer/vocabulary/vocabulary.h"
 
@@ -132,6 +134,10 @@ absl::StatusOr<TokenizerConfig> ParseTokenizerConfig(std::string_view text,
 }
 
 absl::StatusOr<TokenizerConfig> LoadTokenizerConfig(const std::string& folder) {
+  if (IsGgufPath(folder)) {
+    const absl::StatusOr<GgufModel> model = GgufModel::Open(folder);
+    return model.ok() ? GgufTokenizerConfig(model->view()) : model.status();
+  }
   TokenizerConfig config;
   const std::string path = PathIn(folder, "tokenizer_config.json");
   absl::StatusOr<std::string> text = ReadTextFile(path);

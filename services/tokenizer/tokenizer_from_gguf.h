@@ -1,0 +1,15 @@
+// Tokenizer's way from a GGUF file.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "services/model/gguf/gguf_fields.h"
+#include "services/tokenizer/tokenizer.h"
+
+namespace sluice {
+
+// From the metadata of a GGUF file. NOT_FOUND where it has no vocabulary, else as Tokenizer::Load.
+absl::StatusOr<std::unique_ptr<const Tokenizer>> TokenizerFromGguf(const GgufView& view);
+
+}  // namespace sluice
