@@ -6,8 +6,8 @@
 
 #include "absl/strings/numbers.h"
 #include "services/model/gguf_model.h"
-#include "services/tokenizer/gguf/gguf_tokenizer.h"
 #include "services/tokenizer/text/json_place.h"
+#include "services/tokenizer/tokenizer_from_gguf.h"
 #include "services/tokenizer/vocabulary/vocabulary.h"
 
 namespace sluice {

@@ -1,11 +1,9 @@
 #include "services/tokenizer/gguf/gguf_tokenizer.h"
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_replace.h"
 #include "services/tokenizer/gguf/gguf_merges.h"
 #include "services/tokenizer/gguf/gguf_pre_tokenizers.h"
@@ -17,7 +15,6 @@ namespace {
 using nlohmann::json;
 using TokenType = GgufVocabulary::TokenType;
 
-constexpr char kTemplateKey[] = "tokenizer.chat_template";
 constexpr char kPreKey[] = "tokenizer.ggml.pre";
 
 // What both kinds of tokenizer.json are made of, each as JSON.
@@ -29,7 +26,7 @@ struct Parts {
   bool adds_bos = false;
 };
 
-std::string Json(std::string_view text) { return json(text).dump(); }
+std::string JsonText(std::string_view text) { return json(text).dump(); }
 
 bool IsAdded(TokenType type) {
   return type == TokenType::kControl || type == TokenType::kUserDefined ||
@@ -65,7 +62,7 @@ std::string VocabularyJson(const GgufVocabulary& vocabulary) {
   for (size_t id = 0; id < vocabulary.tokens.size(); ++id) {
     if (vocabulary.types[id] == TokenType::kUnused) continue;
     if (all.size() > 1) all += ",\n";
-    StrAppend(&all, Json(vocabulary.tokens[id]), ":", id);
+    StrAppend(&all, JsonText(vocabulary.tokens[id]), ":", id);
   }
   return all + "}";
 }
@@ -74,7 +71,7 @@ std::string MergesJson(const std::vector<MergePair>& merges) {
   std::string all = "[";
   for (const auto& [left, right] : merges) {
     if (all.size() > 1) all += ",\n";
-    StrAppend(&all, "[", Json(left), ",", Json(right), "]");
+    StrAppend(&all, "[", JsonText(left), ",", JsonText(right), "]");
   }
   return all + "]";
 }
@@ -124,7 +121,8 @@ absl::StatusOr<Parts> ByteLevelParts(const GgufVocabulary& vocabulary, const std
   }
   Parts parts;
   if (known->composes) parts.normalizer = R"({"type": "NFC"})";
-  parts.pre_tokenizer = absl::StrReplaceAll(known->pre_tokenizer, {{"$0", Json(known->pattern)}});
+  parts.pre_tokenizer =
+      absl::StrReplaceAll(known->pre_tokenizer, {{"$0", JsonText(known->pattern)}});
   parts.decoder =
       R"({"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true})";
   parts.model_settings =
@@ -158,35 +156,10 @@ Parts SentencePieceParts(const GgufVocabulary& vocabulary) {
   const bool has_bytes = TokenOfType(vocabulary, TokenType::kByte).has_value();
   const auto unknown = TokenOfType(vocabulary, TokenType::kUnknown);
   parts.model_settings =
-      StrCat(R"("unk_token": )", unknown.has_value() ? Json(*unknown) : "null",
+      StrCat(R"("unk_token": )", unknown.has_value() ? JsonText(*unknown) : "null",
              R"(, "fuse_unk": true, "byte_fallback": )", has_bytes ? "true" : "false", ",");
   parts.adds_bos = true;
   return parts;
-}
-
-void NameToken(const GgufVocabulary& vocabulary, std::optional<TokenId> id, const char* name,
-               TokenizerConfig& config) {
-  if (!id.has_value()) return;
-  config.special_tokens.emplace(name, vocabulary.tokens[static_cast<size_t>(*id)]);
-}
-
-// "tokenizer.chat_template" is the default one, "tokenizer.chat_template.NAME" others.
-absl::Status ReadTemplates(const GgufView& view, TokenizerConfig& config) {
-  for (const auto& [key, value] : view.metadata) {
-    if (!absl::StartsWith(key, kTemplateKey) || value.is_array()) continue;
-    const std::string rest = key.substr(std::string(kTemplateKey).size());
-    if (!rest.empty() && rest[0] != '.') continue;
-    const auto text = value.Text();
-    const std::string where = StrCat(view.source, ": ", key);
-    if (!text.has_value()) {
-      return absl::InvalidArgumentError(
-          StrCat(where, " is ", value.ForMessage(), "; accepted: a text"));
-    }
-    const std::string name = rest.empty() ? "default" : rest.substr(1);
-    config.chat_templates.emplace(name, *text);
-    config.chat_template_sources.emplace(name, where);
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -202,27 +175,6 @@ absl::StatusOr<std::string> GgufTokenizerJson(const GgufVocabulary& vocabulary,
       PostProcessor(vocabulary, parts->adds_bos).dump(), R"(, "decoder": )", parts->decoder,
       R"(, "model": {"type": "BPE", )", parts->model_settings, R"("vocab": )",
       VocabularyJson(vocabulary), R"(, "merges": )", MergesJson(MergesOf(vocabulary)), "}}");
-}
-
-absl::StatusOr<TokenizerConfig> GgufTokenizerConfig(const GgufView& view) {
-  const absl::StatusOr<GgufVocabulary> vocabulary = ReadGgufVocabulary(view);
-  if (!vocabulary.ok()) return vocabulary.status();
-  TokenizerConfig config;
-  NameToken(*vocabulary, vocabulary->bos, "bos_token", config);
-  NameToken(*vocabulary, vocabulary->eos, "eos_token", config);
-  NameToken(*vocabulary, vocabulary->unknown, "unk_token", config);
-  NameToken(*vocabulary, vocabulary->padding, "pad_token", config);
-  const auto named = [&](const char* name) -> std::optional<std::string> {
-    const auto found = config.special_tokens.find(name);
-    if (found == config.special_tokens.end()) return std::nullopt;
-    return found->second;
-  };
-  config.bos_token = named("bos_token");
-  config.eos_token = named("eos_token");
-  config.add_bos_token = vocabulary->adds_bos;
-  config.add_eos_token = vocabulary->adds_eos;
-  if (absl::Status read = ReadTemplates(view, config); !read.ok()) return read;
-  return config;
 }
 
 }  // namespace sluice
