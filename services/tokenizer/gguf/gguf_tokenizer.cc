@@ -87,7 +87,7 @@ std::vector<MergePair> MergesOf(const GgufVocabulary& vocabulary) {
 }
 
 // The tokens around a text; null where there are none.
-json PostProcessor(const GgufVocabulary& vocabulary, bool adds_bos) {
+json PostProcessorJson(const GgufVocabulary& vocabulary, bool adds_bos) {
   const json text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
   const json second = {{"Sequence", {{"id", "B"}, {"type_id", 0}}}};
   json before = json::array(), behind = json::array(), tokens = json::object();
@@ -172,7 +172,7 @@ absl::StatusOr<std::string> GgufTokenizerJson(const GgufVocabulary& vocabulary,
   return StrCat(
       R"({"version": "1.0", "added_tokens": )", AddedTokensJson(vocabulary), R"(, "normalizer": )",
       parts->normalizer, R"(, "pre_tokenizer": )", parts->pre_tokenizer, R"(, "post_processor": )",
-      PostProcessor(vocabulary, parts->adds_bos).dump(), R"(, "decoder": )", parts->decoder,
+      PostProcessorJson(vocabulary, parts->adds_bos).dump(), R"(, "decoder": )", parts->decoder,
       R"(, "model": {"type": "BPE", )", parts->model_settings, R"("vocab": )",
       VocabularyJson(vocabulary), R"(, "merges": )", MergesJson(MergesOf(vocabulary)), "}}");
 }

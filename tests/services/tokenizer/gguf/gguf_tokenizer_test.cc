@@ -79,12 +79,22 @@ std::vector<std::string> MergesOf(const json& file) {
   return merges;
 }
 
-// SentencePiece's pieces come in the order in which they were merged.
+// Whether a token is two or more visible spaces.
+bool IsRunOfSpaces(const std::string& token) {
+  constexpr size_t kSpaceBytes = 3;
+  for (size_t at = 0; at < token.size(); at += kSpaceBytes) {
+    if (token.compare(at, kSpaceBytes, "\u2581") != 0) return false;
+  }
+  return token.size() > kSpaceBytes;
+}
+
+// As Llama 2's SentencePiece model has them: pieces come in the order in which they were merged, but
+// for runs of spaces, which are merged last.
 std::vector<float> ScoresOf(const TokenLists& lists) {
   constexpr size_t kFirstNormal = 259;
   std::vector<float> scores(lists.tokens.size());
   for (size_t id = kFirstNormal; id < scores.size(); ++id) {
-    scores[id] = -static_cast<float>(id - kFirstNormal);
+    scores[id] = IsRunOfSpaces(lists.tokens[id]) ? -1e9f : -static_cast<float>(id - kFirstNormal);
   }
   return scores;
 }
