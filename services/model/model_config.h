@@ -92,7 +92,8 @@ struct ModelOverrides {
 };
 
 // Reads config.json of the folder `model` and, where it exists, generation_config.json, whose token
-// ids win over those of config.json; or what a GGUF file `model` says in their place. Fields that no family here knows are ignored.
+// ids win over those of config.json; or what a GGUF file `model` says in their place. Fields that no
+// family here knows are ignored.
 // Errors name the file, the field, its value and what is accepted: NOT_FOUND (folder or config.json
 // missing), INVALID_ARGUMENT (not JSON, a field missing, of the wrong type, out of range or at odds
 // with another), UNIMPLEMENTED (a model_type, activation, RoPE scaling or quantization that is not
