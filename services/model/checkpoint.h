@@ -1,7 +1,7 @@
-// The tensors of a model by name, whatever container they lie in: a folder's `model.safetensors`, or
-// the shards that `model.safetensors.index.json` names, or a GGUF file or split set. Reads slices,
-// converting on the way, and touches only the pages that hold the slice. Immutable once open, so
-// safe to share among threads.
+// The tensors of a model by name, whatever container they lie in: a folder's `model.safetensors`,
+// or the shards that `model.safetensors.index.json` names, or a GGUF file or split set. Reads
+// slices, converting on the way, and touches only the pages that hold the slice. Immutable once
+// open, so safe to share among threads.
 #pragma once
 
 #include <cstddef>
@@ -20,9 +20,9 @@ namespace sluice {
 
 class Checkpoint {
  public:
-  // Opens every file of a folder, or of a GGUF model, and checks that each tensor the index names is
-  // in the file it names. NOT_FOUND where the folder or a file is missing, INVALID_ARGUMENT where
-  // one is malformed.
+  // Opens every file of a folder, or of a GGUF model, and checks that each tensor the index names
+  // is in the file it names. NOT_FOUND where the folder or a file is missing, INVALID_ARGUMENT
+  // where one is malformed.
   static absl::StatusOr<Checkpoint> Open(const std::string& model);
 
   // Whether there is the file that Open begins with, good or bad.
@@ -41,7 +41,8 @@ class Checkpoint {
   const StoredTensor* Peek(const std::string& name) const { return Locate(name).tensor; }
 
   // The stored tensor, checked: it has the expected shape (a vector is stored with one dimension)
-  // and one of the types F32, F16 and BF16 or, in GGUF, one of its block formats. NOT_FOUND or INVALID_ARGUMENT naming file and tensor.
+  // and one of the types F32, F16 and BF16 or, in GGUF, one of its block formats. NOT_FOUND or
+  // INVALID_ARGUMENT naming file and tensor.
   absl::StatusOr<StoredTensor> Find(const std::string& name, MatrixShape expected) const;
 
   // The stored tensor, checked likewise but to be of the type that files spell `type`, such as

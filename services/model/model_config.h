@@ -1,7 +1,7 @@
 // What a decoder model is: sizes, and a LayerSpec for each layer, which one decoder block reads
 // whatever the model's family. Read from a Hugging Face folder (config.json,
-// generation_config.json) or a GGUF file; the mapping of each model_type is a row of model_families.cc. A plain
-// value: copy it, share it read-only.
+// generation_config.json) or a GGUF file; the mapping of each model_type is a row of
+// model_families.cc. A plain value: copy it, share it read-only.
 #pragma once
 
 #include <cstdint>

@@ -13,10 +13,11 @@
 namespace sluice {
 
 // Parses a whole file held in memory, whose header's "__metadata__" becomes the metadata; the
-// tensors borrow from `file`. `source` names it in messages. INVALID_ARGUMENT, naming the tensor and the offsets, where the file is truncated, the
-// header's length absurd (over 100 MB or beyond the file), its JSON malformed or with a key twice,
-// a dtype unknown, a shape negative or overflowing, a size other than shape and dtype give, or
-// offsets overlap, leave a gap or don't end with the file.
+// tensors borrow from `file`. `source` names it in messages. INVALID_ARGUMENT, naming the tensor
+// and the offsets, where the file is truncated, the header's length absurd (over 100 MB or beyond
+// the file), its JSON malformed or with a key twice, a dtype unknown, a shape negative or
+// overflowing, a size other than shape and dtype give, or offsets overlap, leave a gap or don't end
+// with the file.
 absl::StatusOr<TensorFileContents> ParseSafetensors(absl::Span<const std::byte> file,
                                                     const std::string& source);
 

@@ -43,9 +43,9 @@ class WeightSource {
                                            Progress* progress = nullptr);
 
   // The format that is asked for: what FormatOf takes. For kAuto that of a quantised file, whoever
-  // wrote it, else F32 or BF16, for which the first layer's query projection speaks; BF16 where that
-  // lies in blocks of GGUF.
-  // INVALID_ARGUMENT where the file is quantised and another quantised format is asked for.
+  // wrote it, else F32 or BF16, for which the first layer's query projection speaks; BF16 where
+  // that lies in blocks of GGUF. INVALID_ARGUMENT where the file is quantised and another quantised
+  // format is asked for.
   absl::StatusOr<WeightFormat> Resolve(WeightType type) const;
 
   // Reads a slice into `out`, rows one after another in `as`: plain elements (BF16 rounded to
@@ -76,8 +76,8 @@ class WeightSource {
 
   // Where the files hold what.
   const TensorPlaces& places() const { return places_; }
-  // The type of the elements at a place that `sluice quantize` has not written: F32, F16 or BF16, FP8
-  // as others have it, or F32 for the numbers of a GGUF file's blocks.
+  // The type of the elements at a place that `sluice quantize` has not written: F32, F16 or BF16,
+  // FP8 as others have it, or F32 for the numbers of a GGUF file's blocks.
   DType StoredType(const TensorPlace& place) const;
 
   // Bytes of the files that reading it all will take, for Progress::Expect.

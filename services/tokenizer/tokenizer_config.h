@@ -32,7 +32,8 @@ struct TokenizerConfig {
 
 // Reads tokenizer_config.json and, where there are such, chat_template.jinja, which is the default
 // template then, and additional_chat_templates/NAME.jinja; or what the GGUF file `folder` says in
-// their place. Without these files: an empty configuration. INVALID_ARGUMENT naming file, field and value.
+// their place. Without these files: an empty configuration. INVALID_ARGUMENT naming file, field and
+// value.
 absl::StatusOr<TokenizerConfig> LoadTokenizerConfig(const std::string& folder);
 
 // The same of the text of a tokenizer_config.json, which messages call `source`.

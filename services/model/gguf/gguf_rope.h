@@ -18,8 +18,8 @@ struct GgufRopeShape {
 };
 
 // The object, or null where positions are not scaled: from <prefix>rope.scaling.*, from the tensors
-// rope_factors_long and rope_factors_short (LongRoPE), or from rope_freqs (Llama 3, whose parameters
-// are recognised where the divisors follow from them). Errors go to `fields`.
+// rope_factors_long and rope_factors_short (LongRoPE), or from rope_freqs (Llama 3, whose
+// parameters are recognised where the divisors follow from them). Errors go to `fields`.
 nlohmann::json GgufRopeScaling(GgufFields& fields, const GgufRopeShape& shape);
 
 }  // namespace sluice

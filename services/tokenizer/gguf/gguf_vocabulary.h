@@ -38,8 +38,8 @@ struct GgufVocabulary {
 };
 
 // NOT_FOUND where the file has no vocabulary; UNIMPLEMENTED for another kind of it;
-// INVALID_ARGUMENT naming file and key where lists have other lengths than the tokens, a token is no
-// UTF-8, or an id is no token's.
+// INVALID_ARGUMENT naming file and key where lists have other lengths than the tokens, a token is
+// no UTF-8, or an id is no token's.
 absl::StatusOr<GgufVocabulary> ReadGgufVocabulary(const GgufView& view);
 
 }  // namespace sluice

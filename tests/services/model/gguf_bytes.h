@@ -48,8 +48,8 @@ std::string BytesOf(T value) {
 }
 std::string GgufText(std::string_view text);
 
-// Metadata of a Llama model with H 64, 4 heads, 2 KV heads, MLP width 32, 2 layers and 10 tokens, and
-// its tensors in F32; `sets` of the metadata are added before.
+// Metadata of a Llama model with H 64, 4 heads, 2 KV heads, MLP width 32, 2 layers and 10 tokens,
+// and its tensors in F32, behind what `bytes` holds.
 GgufBytes TinyGguf(GgufBytes bytes = {});
 
 }  // namespace sluice::testing

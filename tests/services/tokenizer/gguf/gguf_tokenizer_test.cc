@@ -88,8 +88,8 @@ bool IsRunOfSpaces(const std::string& token) {
   return token.size() > kSpaceBytes;
 }
 
-// As Llama 2's SentencePiece model has them: pieces come in the order in which they were merged, but
-// for runs of spaces, which are merged last.
+// As Llama 2's SentencePiece model has them: pieces come in the order in which they were merged,
+// but for runs of spaces, which are merged last.
 std::vector<float> ScoresOf(const TokenLists& lists) {
   constexpr size_t kFirstNormal = 259;
   std::vector<float> scores(lists.tokens.size());
