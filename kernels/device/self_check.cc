@@ -120,7 +120,7 @@ std::string NameOf(const MatrixFormat& format) {
 }
 
 absl::Status CheckProduct(Backend& backend, const MatrixFormat& format, int64_t rows, bool gated) {
-  constexpr int64_t kInputs = 128, kOutputs = 70;
+  constexpr int64_t kInputs = 256, kOutputs = 70;
   Draw draw;
   const Floats weights = draw(kOutputs * kInputs, 0.2f), x = draw(rows * kInputs);
   const Floats bias = draw(kOutputs), before = draw(rows * kOutputs);
@@ -148,6 +148,8 @@ absl::Status CheckProduct(Backend& backend, const MatrixFormat& format, int64_t 
 absl::Status CheckProducts(Backend& backend) {
   absl::Status status;
   for (const MatrixFormat& format : MatrixFormats()) {
+    // GPUs round their weights to BF16, whose products are checked.
+    if (HasZeroPoints(format.weights) && backend.memory().has_value()) continue;
     for (const int64_t rows : {1, 3, 6, 17}) {
       for (const bool gated : {false, true}) {
         if (status.ok()) status = CheckProduct(backend, format, rows, gated);

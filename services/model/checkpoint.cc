@@ -260,6 +260,20 @@ Checkpoint::Location Checkpoint::Locate(const std::string& name) const {
   return {};
 }
 
+std::string Checkpoint::PathOf(const std::string& name) const {
+  const Location found = Locate(name);
+  return found.file == nullptr ? "" : found.file->path();
+}
+
+void Checkpoint::Release(absl::Span<const std::byte> bytes) const {
+  for (const TensorFile& file : files_) {
+    const absl::Span<const std::byte> all = file.bytes();
+    if (all.data() <= bytes.data() && bytes.data() + bytes.size() <= all.data() + all.size()) {
+      return file.Release(bytes);
+    }
+  }
+}
+
 absl::StatusOr<Checkpoint::Location> Checkpoint::LocateChecked(const std::string& name,
                                                                MatrixShape expected,
                                                                const char* type) const {

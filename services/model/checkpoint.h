@@ -40,6 +40,12 @@ class Checkpoint {
   // The stored tensor as it is, borrowed from the checkpoint; nullptr where there is none.
   const StoredTensor* Peek(const std::string& name) const { return Locate(name).tensor; }
 
+  // The path of the file that holds it; "" where there is none.
+  std::string PathOf(const std::string& name) const;
+
+  // Says that these bytes of a stored tensor won't be read again soon; see MappedFile::Release.
+  void Release(absl::Span<const std::byte> bytes) const;
+
   // The stored tensor, checked: it has the expected shape (a vector is stored with one dimension)
   // and one of the types F32, F16 and BF16 or, in GGUF, one of its block formats. NOT_FOUND or
   // INVALID_ARGUMENT naming file and tensor.

@@ -12,8 +12,11 @@ namespace {
 // On the kind of device that keeps most of it.
 uint64_t BytesOf(const TensorSlice& slice, WeightFormat format) {
   const WeightFormatTraits& traits = TraitsOf(format);
-  const size_t row_bytes = std::max(RowBytes(traits.on_cpu, slice.columns.size()),
-                                    RowBytes(traits.on_gpu, slice.columns.size()));
+  size_t row_bytes = RowBytes(traits.on_cpu, slice.columns.size());
+  // GPUs keep formats with zero points as BF16; plans are of hosts, which do not.
+  if (!HasZeroPoints(format)) {
+    row_bytes = std::max(row_bytes, RowBytes(traits.on_gpu, slice.columns.size()));
+  }
   return static_cast<uint64_t>(slice.rows.size()) * row_bytes;
 }
 

@@ -10,6 +10,7 @@
 #include "services/model/gguf_model.h"
 #include "services/model/json_fields.h"
 #include "services/model/model_families.h"
+#include "services/model/published_model.h"
 #include "services/model/quantization_fields.h"
 #include "services/model/rope_fields.h"
 
@@ -155,6 +156,7 @@ absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& model,
   absl::StatusOr<ModelConfig> config = ParseTexts(*texts, overrides);
   // What families add to the weights of norms, GGUF files have already.
   if (config.ok() && IsGgufPath(model)) config->norm_weight_offset = 0;
+  if (config.ok()) DescribePublishedTensors(model, *config);
   return config;
 }
 

@@ -12,7 +12,9 @@
 #include "absl/status/statusor.h"
 #include "kernels/weight_format.h"
 #include "services/model/layer_spec.h"
+#include "services/model/published/scheme.h"
 #include "services/model/rope_config.h"
+#include "services/model/tensor_id.h"
 
 namespace sluice {
 
@@ -38,12 +40,22 @@ struct GenerationDefaults {
 };
 
 // How the files of a model hold its matrices where they are quantised. Those that `sluice quantize`
-// wrote: weight_rule.h says which of them, quantized_tensor.h how. FP8 files of others: as many as
-// the files hold so, published_fp8.h says how.
+// wrote: weight_rule.h says which of them, quantized_tensor.h how. Files of others: as many as the
+// files hold so, `scheme` says how.
 struct Quantization {
-  WeightFormat format = WeightFormat::kInt8;  // a quantised one
+  // A matrix that is kept in another format than FormatOf has for the others.
+  struct Exception {
+    TensorId tensor;
+    WeightFormat format;
+  };
+
+  // The format that keeps weights as the files have them; F32 where others' files have a layout that
+  // no quantised format holds.
+  WeightFormat format = WeightFormat::kInt8;
   std::string checkpoint_id;  // of the weights that the configuration belongs to; empty for others'
   bool published = false;     // the files are others'
+  PublishedScheme scheme;     // of others' files
+  std::vector<Exception> exceptions;  // of others' files
 };
 
 // A loaded config holds what the field comments promise; see LoadModelConfig.

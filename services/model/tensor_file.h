@@ -56,6 +56,7 @@ class TensorFile {
   TensorFile(MappedFile file, TensorFileContents contents);
 
   const std::string& path() const { return file_.path(); }
+  absl::Span<const std::byte> bytes() const { return file_.bytes(); }
   const TensorFileContents& contents() const { return contents_; }
 
   // The tensor of that name, borrowed from this file, or nullptr.

@@ -25,8 +25,11 @@ namespace sluice {
 // shard_plan.h adds up: a rank holds some of them, and none may begin within a group. They depend
 // on the model alone, not on the number of ranks.
 //
-// The head of a model that others published in FP8 is BF16 where FP8 was wanted: they leave it
-// alone.
+// A matrix of a format with zero points is kept in smaller groups first, and where there are none as
+// F32, so that nothing is lost.
+//
+// The head of a model that others quantised is BF16 where their format was wanted: they leave it
+// alone. What their files hold in another way is kept as config.quantization->exceptions say.
 WeightFormat FormatOf(TensorId tensor, const ModelConfig& config, WeightFormat wanted);
 
 }  // namespace sluice
