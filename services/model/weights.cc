@@ -137,7 +137,8 @@ absl::StatusOr<WeightFormat> WeightSource::Resolve(WeightType type) const {
   const auto& quantization = config_.quantization;
   if (quantization.has_value()) return quantization->format;
   const TensorPlace query = places_.Of({TensorRole::kQ, 0});
-  if (StoredTensorAt(query).type.is_in_blocks()) return WeightFormat::kBF16;
+  // The nearest format that holds their numbers exactly.
+  if (StoredTensorAt(query).type.is_in_blocks()) return WeightFormat::kF32;
   const DType stored = StoredType(query);
   return stored == DType::kBF16 ? WeightFormat::kBF16 : WeightFormat::kF32;
 }
