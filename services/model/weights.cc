@@ -153,6 +153,7 @@ absl::StatusOr<WeightFormat> WeightSource::ResolveQuantized(WeightFormat wanted)
 }
 
 std::string WeightSource::BlockFormats() const {
+  if (!checkpoint_.is_gguf()) return "";
   std::set<std::string> names;
   for (const TensorId tensor : AllTensors(config_)) {
     const ::sluice::StoredType& type = StoredTensorAt(places_.Of(tensor)).type;
