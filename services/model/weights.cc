@@ -162,7 +162,8 @@ absl::StatusOr<WeightFormat> WeightSource::Resolve(WeightType type) const {
   const auto& quantization = config_.quantization;
   if (quantization.has_value()) return quantization->format;
   const TensorPlace query = places_.Of({TensorRole::kQ, 0});
-  if (StoredTensorAt(query).type.is_in_blocks()) return WeightFormat::kBF16;
+  // The nearest format that holds their numbers exactly.
+  if (StoredTensorAt(query).type.is_in_blocks()) return WeightFormat::kF32;
   const DType stored = StoredType(query);
   return stored == DType::kBF16 ? WeightFormat::kBF16 : WeightFormat::kF32;
 }
@@ -180,6 +181,7 @@ absl::StatusOr<WeightFormat> WeightSource::ResolveQuantized(WeightFormat wanted)
 }
 
 std::string WeightSource::BlockFormats() const {
+  if (!checkpoint_.is_gguf()) return "";
   std::set<std::string> names;
   for (const TensorId tensor : AllTensors(config_)) {
     const ::sluice::StoredType& type = StoredTensorAt(places_.Of(tensor)).type;

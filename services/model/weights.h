@@ -46,7 +46,7 @@ class WeightSource {
                                            Progress* progress = nullptr);
 
   // The format that is asked for: what FormatOf takes. For kAuto that of a quantised file, whoever
-  // wrote it, else F32 or BF16, for which the first layer's query projection speaks; BF16 where
+  // wrote it, else F32 or BF16, for which the first layer's query projection speaks; F32 where
   // that lies in blocks of GGUF. INVALID_ARGUMENT where the file is quantised and another quantised
   // format is asked for.
   absl::StatusOr<WeightFormat> Resolve(WeightType type) const;
