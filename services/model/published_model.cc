@@ -15,19 +15,42 @@ namespace {
 
 using Exception = Quantization::Exception;
 
+// Whether it is one of the matrices that a format is chosen for.
 bool IsMatrixOfLayer(TensorId tensor, const ModelConfig& config) {
-  return tensor.role >= kFirstLayerRole && ShapeOf(tensor, config).columns > 1;
+  using enum TensorRole;
+  switch (tensor.role) {
+    case kRouter:
+    case kSharedScore:
+    case kQNorm:
+    case kKNorm:
+      return false;  // F32 always
+    default:
+      return tensor.role >= kFirstLayerRole && ShapeOf(tensor, config).columns > 1;
+  }
 }
 
-// Tensors whose rows are packed as one matrix, which has one format.
-bool ArePackedTogether(TensorId a, TensorId b) {
+// Tensors of a layer that have one format: rows of one packed matrix, and those of all experts.
+bool HaveOneFormat(TensorId a, TensorId b) {
   using enum TensorRole;
-  const auto group = [](TensorRole role) {
-    if (role == kQ || role == kK || role == kV) return 1;
-    return role == kGate || role == kUp ? 2 : 0;
+  const auto group = [](TensorId tensor) {
+    switch (tensor.role) {
+      case kQ:
+      case kK:
+      case kV:
+        return 1;
+      case kGate:
+      case kUp:
+        return 2;
+      case kSharedGate:
+      case kSharedUp:
+        return 3;
+      case kDown:
+        return tensor.expert >= 0 ? 4 : 0;
+      default:
+        return 0;
+    }
   };
-  return a.layer == b.layer && a.expert == b.expert && group(a.role) != 0 &&
-         group(a.role) == group(b.role);
+  return a.layer == b.layer && group(a) != 0 && group(a) == group(b);
 }
 
 // Decides about one tensor at a time.
@@ -63,7 +86,7 @@ void AgreeOnFormats(std::vector<Exception>& formats) {
   const std::vector<Exception> before = formats;
   for (Exception& one : formats) {
     for (const Exception& other : before) {
-      if (ArePackedTogether(one.tensor, other.tensor) && one.format != other.format) {
+      if (HaveOneFormat(one.tensor, other.tensor) && one.format != other.format) {
         one.format = WeightFormat::kF32;
       }
     }

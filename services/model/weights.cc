@@ -109,7 +109,7 @@ MatrixShape WeightSource::Fp8Block() const {
 absl::Status WeightSource::OpenPublished(const TensorPlace& place) {
   const auto& quantization = config_.quantization;
   if (!quantization.has_value() || !quantization->published) return absl::OkStatus();
-  if (place.transposed || PublishedAt(place) != nullptr) return absl::OkStatus();
+  if (place.transposed || place.stacked || PublishedAt(place) != nullptr) return absl::OkStatus();
   const PackedFiles files = PackedFilesOf(checkpoint_);
   if (!PublishedMatrix::IsIn(files, place.name, quantization->scheme)) return absl::OkStatus();
   auto matrix = PublishedMatrix::Open(files, place.name, place.stored.rows, place.stored.columns,

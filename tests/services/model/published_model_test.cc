@@ -172,7 +172,7 @@ TEST_F(PublishedModelTest, OtherQuantizedFormatsAreRefused) {
       std::string(source.Resolve(WeightType::kInt8).status().message()),
       HasSubstr("weights as int4-zp, which are not quantized again as int8; accepted: auto, "
                 "f32, bf16"));
-  EXPECT_TRUE(source.ReadsWholeTensors());
+  EXPECT_TRUE(source.ReadsWhole({kQ, 0}));
   EXPECT_THAT(std::string(Quantize(kInt8).status().message()), HasSubstr("quantized already"));
 }
 
