@@ -28,7 +28,7 @@ absl::StatusOr<ModelConfig> ConfigOf(const GgufBytes& bytes) {
   return LoadModelConfig(folder.Write("m.gguf", bytes.Build()));
 }
 
-std::string Refusal(const GgufBytes& bytes) {
+std::string GgufRefusal(const GgufBytes& bytes) {
   const TempFolder folder;
   const std::string path = folder.Write("m.gguf", bytes.Build());
   const auto config = LoadModelConfig(path);
@@ -135,24 +135,25 @@ TEST(GgufModel, ReadsSlicesOfBlocks) {
 }
 
 TEST(GgufModel, RefusesWhatDoesNotFit) {
-  EXPECT_THAT(Refusal(GgufBytes().Text("general.architecture", "falcon")),
+  EXPECT_THAT(GgufRefusal(GgufBytes().Text("general.architecture", "falcon")),
               HasSubstr("m.gguf: general.architecture is \"falcon\"; accepted: llama, qwen2"));
-  EXPECT_THAT(Refusal(GgufBytes().Text("general.architecture", "llama")),
+  EXPECT_THAT(GgufRefusal(GgufBytes().Text("general.architecture", "llama")),
               HasSubstr("tensor \"token_embd.weight\" is missing"));
-  EXPECT_THAT(Refusal(TinyGguf(GgufBytes().Text("llama.attention.key_length", "x"))),
+  EXPECT_THAT(GgufRefusal(TinyGguf(GgufBytes().Text("llama.attention.key_length", "x"))),
               HasSubstr("m.gguf: llama.attention.key_length is \"x\"; accepted: an integer"));
   EXPECT_THAT(
-      Refusal(TinyGguf(GgufBytes().Int("llama.attention.key_length", 32))),
+      GgufRefusal(TinyGguf(GgufBytes().Int("llama.attention.key_length", 32))),
       HasSubstr("tensor \"blk.0.attn_q.weight\" has shape [64, 64]; accepted: [128, 64], as "
                 "its metadata has it"));
-  EXPECT_THAT(Refusal(TinyGguf(GgufBytes().Ints("llama.attention.key_length", {16, 32}))),
+  EXPECT_THAT(GgufRefusal(TinyGguf(GgufBytes().Ints("llama.attention.key_length", {16, 32}))),
               HasSubstr("an integer, or the same one for all layers"));
-  EXPECT_THAT(Refusal(TinyGguf(GgufBytes().Text("llama.rope.scaling.type", "spiral"))),
+  EXPECT_THAT(GgufRefusal(TinyGguf(GgufBytes().Text("llama.rope.scaling.type", "spiral"))),
               HasSubstr("llama.rope.scaling.type is \"spiral\""));
   EXPECT_THAT(
-      Refusal(TinyGguf(GgufBytes().Floats("rope_freqs.weight", {5}))),
+      GgufRefusal(TinyGguf(GgufBytes().Floats("rope_freqs.weight", {5}))),
       HasSubstr("tensor \"rope_freqs.weight\" is of another shape or type; accepted: F32 [8]"));
-  EXPECT_THAT(Refusal(TinyGguf(GgufBytes().Int("llama.expert_count", 4))), HasSubstr("mixtral"));
+  EXPECT_THAT(GgufRefusal(TinyGguf(GgufBytes().Int("llama.expert_count", 4))),
+              HasSubstr("mixtral"));
 }
 
 TEST(GgufModel, IsNamedByItsFile) {
