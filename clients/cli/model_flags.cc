@@ -128,7 +128,7 @@ absl::StatusOr<std::string> ModelFolder(const ModelFlags& flags, const std::stri
     return absl::NotFoundError(
         absl::StrCat(model,
                      ": no such folder; accepted: a folder with config.json and "
-                     "model.safetensors"));
+                     "model.safetensors, or a file named *.gguf"));
   }
   const fs::path bin = fs::path(executable).parent_path();
   const fs::path in_checkout = (bin / "../../../models/storyteller").lexically_normal();

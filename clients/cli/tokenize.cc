@@ -25,7 +25,7 @@ struct SourceFlags {
 void AddSourceFlags(FlagSet& flags, SourceFlags* into) {
   flags.Section("Tokenizer (exactly one)");
   flags.Add("tokenizer", "DIR",
-            "Folder with tokenizer.json, a SentencePiece model or a tiktoken file.",
+            "Folder with tokenizer.json, a SentencePiece model or a tiktoken file; or a GGUF file.",
             &into->tokenizer);
   AddEndpointFlags(flags, "Uses the tokenizer of a running pipeline.", &into->endpoint);
 }

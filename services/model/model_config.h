@@ -1,7 +1,7 @@
 // What a decoder model is: sizes, and a LayerSpec for each layer, which one decoder block reads
 // whatever the model's family. Read from a Hugging Face folder (config.json,
-// generation_config.json); the mapping of each model_type is a row of model_families.cc. A plain
-// value: copy it, share it read-only.
+// generation_config.json) or a GGUF file; the mapping of each model_type is a row of
+// model_families.cc. A plain value: copy it, share it read-only.
 #pragma once
 
 #include <cstdint>
@@ -107,14 +107,15 @@ struct ModelOverrides {
   std::string rope_scaling;
 };
 
-// Reads `folder`/config.json and, where it exists, `folder`/generation_config.json, whose token ids
-// win over those of config.json. Where config.json describes several models, such as one of text
-// and one of images, it is that of its `text_config`. Fields that no family here knows are ignored.
+// Reads config.json of the folder `model` and, where it exists, generation_config.json, whose token
+// ids win over those of config.json; or what a GGUF file `model` says in their place. Where
+// config.json describes several models, such as one of text and one of images, it is that of its
+// `text_config`. Fields that no family here knows are ignored.
 // Errors name the file, the field, its value and what is accepted: NOT_FOUND (folder or config.json
 // missing), INVALID_ARGUMENT (not JSON, a field missing, of the wrong type, out of range or at odds
 // with another), UNIMPLEMENTED (a model_type, activation, RoPE scaling or quantization that is not
 // known).
-absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& folder,
+absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& model,
                                             const ModelOverrides& overrides = {});
 
 // The same from the texts of the two files; an empty `generation_text` stands for no such file.

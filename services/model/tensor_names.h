@@ -68,6 +68,9 @@ struct TensorNames {
   ExpertStack experts = ExpertStack::kNone;
   bool choice_bias_is_row = false;  // stored as [1, E]
   bool transposed = false;          // projections are stored as [inputs, outputs]
+  // Rows i and i + D / 2 of each head of q and k, biases as well, are neighbours, as a rotation of
+  // neighbouring pairs wants them.
+  bool paired_rows = false;
   // Some files leave it out of every name but the head's.
   const char* optional_prefix = "";
 };

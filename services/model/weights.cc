@@ -1,11 +1,13 @@
 #include "services/model/weights.h"
 
-#include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "kernels/check.h"
+#include "services/model/gguf_names.h"
 #include "services/model/model_families.h"
 #include "services/model/published_fp8.h"
 #include "services/model/published_model.h"
@@ -49,7 +51,9 @@ absl::StatusOr<WeightSource> WeightSource::Open(const std::string& folder,
   if (!checkpoint.ok()) return checkpoint.status();
   const ModelFamily* family = FindModelFamily(config.model_type);
   SLUICE_CHECK(family != nullptr);  // or the configuration would not have loaded
-  TensorPlaces places(config, *family->names, *checkpoint);
+  const TensorNames& names =
+      checkpoint->is_gguf() ? GgufTensorNames(config, *checkpoint) : *family->names;
+  TensorPlaces places(config, names, *checkpoint);
   WeightSource source(config, std::move(places), *std::move(checkpoint), progress);
   if (absl::Status checked = source.CheckIdentity(); !checked.ok()) return checked;
   if (absl::Status checked = source.CheckTensors(); !checked.ok()) return checked;
@@ -59,7 +63,7 @@ absl::StatusOr<WeightSource> WeightSource::Open(const std::string& folder,
 // That quantised weights and configuration were written together, and plain ones are none.
 absl::Status WeightSource::CheckIdentity() const {
   const auto& quantization = config_.quantization;
-  for (const SafetensorsFile& file : checkpoint_.files()) {
+  for (const TensorFile& file : checkpoint_.files()) {
     const auto& metadata = file.contents().metadata;
     const auto found = metadata.find(kCheckpointIdKey);
     if (found == metadata.end()) {
@@ -157,7 +161,10 @@ absl::StatusOr<WeightFormat> WeightSource::Resolve(WeightType type) const {
   }
   const auto& quantization = config_.quantization;
   if (quantization.has_value()) return quantization->format;
-  const DType stored = StoredType(places_.Of({TensorRole::kQ, 0}));
+  const TensorPlace query = places_.Of({TensorRole::kQ, 0});
+  // The nearest format that holds their numbers exactly.
+  if (StoredTensorAt(query).type.is_in_blocks()) return WeightFormat::kF32;
+  const DType stored = StoredType(query);
   return stored == DType::kBF16 ? WeightFormat::kBF16 : WeightFormat::kF32;
 }
 
@@ -173,13 +180,28 @@ absl::StatusOr<WeightFormat> WeightSource::ResolveQuantized(WeightFormat wanted)
       "f32, bf16"));
 }
 
+std::string WeightSource::BlockFormats() const {
+  if (!checkpoint_.is_gguf()) return "";
+  std::set<std::string> names;
+  for (const TensorId tensor : AllTensors(config_)) {
+    const ::sluice::StoredType& type = StoredTensorAt(places_.Of(tensor)).type;
+    if (type.is_in_blocks()) names.insert(type.name);
+  }
+  return absl::StrJoin(names, ", ");
+}
+
+const StoredTensor& WeightSource::StoredTensorAt(const TensorPlace& place) const {
+  const StoredTensor* stored =
+      checkpoint_.Peek(place.rows_apart ? place.Row(0).name : place.name);
+  SLUICE_CHECK(stored != nullptr);  // Open has found it
+  return *stored;
+}
+
 DType WeightSource::StoredType(const TensorPlace& place) const {
   if (place.rows_apart) return StoredType(place.Row(0));
   if (IsPublishedFp8(place)) return DType::kF8E4M3;
   if (PublishedAt(place) != nullptr) return DType::kF32;
-  const auto stored = checkpoint_.Find(place.name, place.FileShape());
-  SLUICE_CHECK(stored.ok());  // Open has found it
-  return *stored->type.dtype;
+  return StoredTensorAt(place).type.dtype.value_or(DType::kF32);
 }
 
 absl::Status WeightSource::ReadPlain(const TensorPlace& place, const TensorSlice& stored, DType as,
@@ -287,16 +309,13 @@ absl::Status WeightSource::Read(const TensorPlace& place, const TensorSlice& sli
 absl::Status WeightSource::ReadRuns(const TensorPlace& place, const TensorSlice& slice,
                                     WeightFormat as, absl::Span<std::byte> out) const {
   for (int64_t row = slice.rows.begin; row < slice.rows.end;) {
-    const int64_t in_run = row % place.run;
-    const int64_t count = std::min(place.run - in_run, slice.rows.end - row);
-    const int64_t first = place.first_row + row / place.run * place.stride + in_run;
     const TensorSlice stored{
-        {first, first + count},
+        place.StoredRows(row, slice.rows.end - row),
         {slice.columns.begin + place.first_column, slice.columns.end + place.first_column}};
     const size_t bytes = BytesIn(as, stored);
     if (absl::Status read = ReadRun(place, stored, as, out.first(bytes)); !read.ok()) return read;
     out.remove_prefix(bytes);
-    row += count;
+    row += stored.rows.size();
   }
   return absl::OkStatus();
 }
@@ -344,6 +363,8 @@ uint64_t WeightSource::BytesOf(const TensorPlace& place, const TensorSlice& slic
     return matrix->num_bytes() * static_cast<uint64_t>(slice.size()) /
            static_cast<uint64_t>(place.stored.size());
   }
+  const ::sluice::StoredType& type = StoredTensorAt(place).type;
+  if (type.is_in_blocks()) return type.BytesOf(static_cast<uint64_t>(slice.size()));
   return static_cast<uint64_t>(slice.size()) * SizeOf(StoredType(place));
 }
 

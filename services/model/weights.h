@@ -46,8 +46,9 @@ class WeightSource {
                                            Progress* progress = nullptr);
 
   // The format that is asked for: what FormatOf takes. For kAuto that of a quantised file, whoever
-  // wrote it, else F32 or BF16, for which the first layer's query projection speaks.
-  // INVALID_ARGUMENT where the file is quantised and another quantised format is asked for.
+  // wrote it, else F32 or BF16, for which the first layer's query projection speaks; F32 where
+  // that lies in blocks of GGUF. INVALID_ARGUMENT where the file is quantised and another quantised
+  // format is asked for.
   absl::StatusOr<WeightFormat> Resolve(WeightType type) const;
 
   // Reads a slice into `out`, rows one after another in `as`: plain elements (BF16 rounded to
@@ -72,10 +73,14 @@ class WeightSource {
   // transposed: better read all rows of a slice at once.
   bool ReadsWhole(TensorId tensor) const { return places_.AreSpread(tensor) || stores_by_input_; }
 
+  // The block formats of a GGUF file's matrices, in the order of the alphabet, each once, such as
+  // "Q4_K, Q6_K"; empty where it has none.
+  std::string BlockFormats() const;
+
   // Where the files hold what.
   const TensorPlaces& places() const { return places_; }
-  // The type of the elements at a place that `sluice quantize` has not written: F32, F16 or BF16, FP8
-  // as others have it, or F32, to which other layouts are decoded.
+  // The type of the elements at a place that `sluice quantize` has not written: F32, F16 or BF16,
+  // FP8 as others have it, or F32, to which other layouts and GGUF's blocks are decoded.
   DType StoredType(const TensorPlace& place) const;
 
   // Bytes of the files that reading it all will take, for Progress::Expect.
@@ -90,6 +95,7 @@ class WeightSource {
   absl::StatusOr<WeightFormat> ResolveQuantized(WeightFormat wanted) const;
   absl::Status CheckIdentity() const;
   absl::Status CheckTensors();
+  const StoredTensor& StoredTensorAt(const TensorPlace& place) const;
   absl::Status CheckPlace(const TensorPlace& place) const;
   absl::Status ReadRowsApart(const TensorPlace& place, const TensorSlice& slice, WeightFormat as,
                              absl::Span<std::byte> out) const;

@@ -132,9 +132,11 @@ inline constexpr std::array kOptions = {
                "The page has buttons that kill processes which this one's parent has started, for "
                "whoever knows the token in this file."),
     // --- What is served, and what computes it ---
-    TextOption("model", kReplica | kPipeline | kPlan, "DIR",
-               "Hugging Face folder: config.json, model.safetensors, tokenizer.json. `sluice` has "
-               "a small storyteller model embedded, its default.")
+    TextOption(
+        "model", kReplica | kPipeline | kPlan, "DIR",
+        "Hugging Face folder: config.json, model.safetensors, tokenizer.json; or a GGUF file, "
+        "the first of a split set. `sluice` has a small storyteller model embedded, its "
+        "default.")
         .BeginsSection("Model")
         .SetByPlanner(),
     TextOption("served_model_name", kOrchestrator | kPipeline, "NAME",

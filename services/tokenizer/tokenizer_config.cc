@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
+#include "services/model/gguf_model.h"
 #include "services/tokenizer/text/json_place.h"
+#include "services/tokenizer/tokenizer_from_gguf.h"
 #include "services/tokenizer/vocabulary/vocabulary.h"
 
 namespace sluice {
@@ -141,6 +143,13 @@ absl::StatusOr<TokenizerConfig> ParseTokenizerConfig(std::string_view text,
 
 absl::StatusOr<TokenizerConfig> LoadTokenizerConfig(const std::string& folder,
                                                     const std::string& chat_template) {
+  if (IsGgufPath(folder)) {
+    const absl::StatusOr<GgufModel> model = GgufModel::Open(folder);
+    if (!model.ok()) return model.status();
+    absl::StatusOr<TokenizerConfig> config = GgufTokenizerConfig(model->view());
+    if (!config.ok() || chat_template.empty()) return config;
+    return WithOnlyTemplate(chat_template, *std::move(config));
+  }
   TokenizerConfig config;
   const std::string path = PathIn(folder, "tokenizer_config.json");
   absl::StatusOr<std::string> text = ReadTextFile(path);

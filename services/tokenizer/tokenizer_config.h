@@ -31,10 +31,10 @@ struct TokenizerConfig {
 };
 
 // Reads tokenizer_config.json and, where there are such, chat_template.jinja, which is the default
-// template then, and additional_chat_templates/NAME.jinja. Without these files: an empty
-// configuration. `chat_template`, where it is not empty, is a file that replaces all of the folder's
-// templates. INVALID_ARGUMENT naming file, field and value; NOT_FOUND for a `chat_template` that is
-// not there.
+// template then, and additional_chat_templates/NAME.jinja; or what the GGUF file `folder` says in
+// their place. Without these files: an empty configuration. `chat_template`, where it is not empty,
+// is a file that replaces all of the model's templates. INVALID_ARGUMENT naming file, field and
+// value; NOT_FOUND for a `chat_template` that is not there.
 absl::StatusOr<TokenizerConfig> LoadTokenizerConfig(const std::string& folder,
                                                     const std::string& chat_template = "");
 
