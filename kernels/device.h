@@ -22,6 +22,7 @@
 
 namespace sluice {
 
+class ExpertOps;      // kernels/expert_ops.h
 class MemorySharing;  // kernels/memory_sharing.h
 
 // Memory of a backend. At least 64-byte aligned. Freed on destruction.
@@ -127,6 +128,9 @@ class Device {
 
   // How its memory is shared with other backends on this host; null where it is not.
   virtual MemorySharing* sharing() { return nullptr; }
+
+  // How it computes mixtures of experts, in the same stream of work; null where it does not.
+  virtual ExpertOps* experts() { return nullptr; }
 
   // ---- Steps ----
 

@@ -9,6 +9,7 @@
 #include "kernels/check.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/context.h"
+#include "kernels/cpu/cpu_experts.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/fused.h"
 #include "kernels/cpu/gather.h"
@@ -93,6 +94,8 @@ class CpuBackend final : public Backend {
     return HostRankGroup::Create(spec, *this);
   }
 
+  ExpertOps* experts() override { return &experts_; }
+
   void BeginStep(absl::Span<const AttentionSegment> segments, int64_t rows) override {
     context_.step.Begin(segments, rows);
   }
@@ -137,6 +140,21 @@ class CpuBackend final : public Backend {
 
   void Scale(float factor, MatrixView x) override { sluice::Scale(context_, factor, x); }
 
+  void ScaleRows(const float* factors, MatrixView x) override {
+    sluice::ScaleRows(context_, factors, x);
+  }
+
+  void SoftCap(float cap, MatrixView x) override { sluice::SoftCap(context_, cap, x); }
+
+  void SumSquares(MatrixView x, int num_slices, MatrixView out) override {
+    sluice::SumSquares(context_, x, num_slices, out);
+  }
+
+  void RmsNormOfPart(MatrixView x, MatrixView squares, int64_t count, const float* weight,
+                     float eps) override {
+    sluice::RmsNormOfPart(context_, x, squares, count, weight, eps);
+  }
+
   void AddResidual(MatrixView x, MatrixView residual) override {
     sluice::AddResidual(context_, x, residual);
   }
@@ -166,6 +184,7 @@ class CpuBackend final : public Backend {
 
  private:
   CpuContext context_;
+  CpuExperts experts_{context_};
   const std::string name_ =
       absl::StrCat("cpu/", std::string(Name(context_.instructions)),
                    HasFusedMultiplyAdd() ? "" : "_unfused", " v", kBitsVersion);

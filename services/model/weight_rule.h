@@ -17,6 +17,8 @@ namespace sluice {
 //   embedding, positions  F32    BF16   BF16   BF16   BF16   a few rows a step are read, none
 //                                                            multiplied
 //   norms, biases         F32    F32    F32    F32    F32
+//   routers               F32    F32    F32    F32    F32    small, and a rounded one chooses
+//                                                            other experts
 //
 // A matrix that cannot be cut into groups of inputs that share a scale is kept as BF16 where a
 // quantised format was wanted. What counts are the runs of K that the reduction tree of
