@@ -170,7 +170,7 @@ absl::StatusOr<Plan> MakePlan(ModelFlags flags, const Environment& environment) 
     plan->demo_page =
         absl::StrCat(https ? "https://" : "http://", plan->http_address, "/#demo=", *token);
   }
-  plan->processes =
+  absl::StatusOr<std::vector<ProcessSpec>> processes =
       PlanProcesses({.bin_folder = fs::path(environment.executable).parent_path().string(),
                      .socket_folder = plan->sockets->path(),
                      .model_folder = std::move(model->folder),
@@ -183,6 +183,8 @@ absl::StatusOr<Plan> MakePlan(ModelFlags flags, const Environment& environment) 
                      .flags = flags,
                      .draft_config = model->draft},
                     model->config, model->shards);
+  if (!processes.ok()) return processes.status();
+  plan->processes = *std::move(processes);
   return plan;
 }
 

@@ -98,7 +98,7 @@ inline constexpr std::array kOptions = {
                "How the model writes calls of tools; auto: as its chat template tells.")
         .Default("auto")
         .OneOf("auto, none, hermes, llama3_json, pythonic, mistral, phi, gemma, qwen3_xml, glm, "
-               "deepseek, kimi, granite, lfm, harmony"),
+               "deepseek, deepseek_v32, kimi, granite, lfm, harmony"),
     IntegerOption("threads", kGateway, "N", "Threads that serve connections.")
         .Default("1")
         .From(1, 64),

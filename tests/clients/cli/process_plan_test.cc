@@ -52,7 +52,9 @@ std::vector<std::string> CommandLines(const PipelineSpec& spec) {
   const auto shards = PlanShards(config, spec.flags);
   EXPECT_TRUE(shards.ok()) << shards.status();
   std::vector<std::string> lines;
-  for (const ProcessSpec& process : PlanProcesses(spec, config, *shards)) {
+  const auto processes = PlanProcesses(spec, config, *shards);
+  EXPECT_TRUE(processes.ok()) << processes.status();
+  for (const ProcessSpec& process : *processes) {
     const std::string line = absl::StrJoin(process.argv, " ");
     const std::string end = absl::StrCat("/tmp/s/", process.name, ".end");
     EXPECT_EQ(process.termination_log, end);
@@ -172,7 +174,7 @@ TEST(ProcessPlanTest, EveryProcessIsToldHowLongWorkMayTakeAndAskedForItsHealth) 
   const ModelConfig config = TinyConfig();
   PipelineSpec spec = Spec(flags);
   spec.health = "unix:/tmp/s/health";
-  const auto processes = PlanProcesses(spec, config, *PlanShards(config, flags));
+  const auto processes = *PlanProcesses(spec, config, *PlanShards(config, flags));
   EXPECT_EQ(processes.front().health, "unix:/tmp/s/tokenizer");
   EXPECT_EQ(processes.back().health, "unix:/tmp/s/health");
 }
@@ -354,6 +356,24 @@ TEST(ProcessPlanTest, RefusesWhatTheModelCannotBeCutInto) {
   for (const ModelFlags& flags : {Flags({{"tp", "3"}}), Flags({{"pp", "4"}})}) {
     EXPECT_EQ(PlanShards(TinyConfig(), flags).status().code(), absl::StatusCode::kInvalidArgument);
   }
+}
+
+TEST(ProcessPlanTest, RefusesMetricsOfMoreProcessesThanThereArePorts) {
+  const ModelConfig config = TinyConfig();
+  const PipelineSpec spec = Spec(Flags({{"metrics_port", "65000"}}));
+  const std::vector<ShardPlan> shards(600, PlanShards(config, spec.flags)->front());
+  const absl::Status status = PlanProcesses(spec, config, shards).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(),
+            "--metrics_port is 65000, and 604 processes take a port each from there on; accepted: "
+            "0 to 64932");
+}
+
+TEST(ProcessPlanTest, TellsNoProcessOfMoreThreadsThanItTakes) {
+  PipelineSpec spec = Spec(Flags({}));
+  spec.flags.cpus.resize(1100);
+  for (int i = 0; i < 1100; ++i) spec.flags.cpus[i] = i;
+  EXPECT_THAT(CommandLines(spec), ::testing::Contains(HasSubstr("--threads 1024")));
 }
 
 // A draft model of half the layers: its keys and values take half the memory for as many positions.
