@@ -237,34 +237,44 @@ OperandSize SizeOfOperand(const CpuPackedMatrix& weights, int64_t rows) {
 
 }  // namespace
 
-void ReserveActivations(CpuContext& context, const CpuPackedMatrix& weights, int64_t max_rows) {
+size_t BytesOfActivations(const CpuPackedMatrix& weights, int64_t rows) {
+  size_t floats = 0;
   switch (weights.kernel().activations) {
     case ActivationLayout::kFloats:
-      return;
+      break;
     case ActivationLayout::kRoundedFloats:
-      context.operand.Reserve(max_rows * weights.num_inputs());
-      return;
+      floats = rows * weights.num_inputs();
+      break;
     case ActivationLayout::kBFloat16Tiles:
     case ActivationLayout::kBFloat16Blocks:
-      const OperandSize size = SizeOfOperand(weights, max_rows);
-      context.operand.Reserve(size.pairs + size.sums);
-      if (IsTiled(weights)) context.scratch.Reserve(weights.padded_slice_depth());
+      const OperandSize size = SizeOfOperand(weights, rows);
+      floats = size.pairs + size.sums;
   }
+  return (floats * sizeof(float) + 63) / 64 * 64;
+}
+
+void ReserveActivations(CpuContext& context, const CpuPackedMatrix& weights, int64_t max_rows) {
+  context.operand.Reserve(BytesOfActivations(weights, max_rows) / sizeof(float));
+  if (IsTiled(weights)) context.scratch.Reserve(weights.padded_slice_depth());
 }
 
 GemmActivations PrepareActivations(CpuContext& context, MatrixView x,
                                    const CpuPackedMatrix& weights) {
+  return PrepareActivations(context, x, weights,
+                            context.operand.Bytes(0, BytesOfActivations(weights, x.rows)));
+}
+
+GemmActivations PrepareActivations(CpuContext& context, MatrixView x,
+                                   const CpuPackedMatrix& weights, std::byte* memory) {
   const GemmKernel& kernel = weights.kernel();
   if (kernel.activations == ActivationLayout::kFloats) return {x.data, x.stride, 1, nullptr, 0};
   if (kernel.activations == ActivationLayout::kRoundedFloats) {
-    float* rounded = context.operand.Floats(0, x.rows * x.cols);
+    auto* const rounded = reinterpret_cast<float*>(memory);
     HWY_DYNAMIC_DISPATCH(RoundRows)(context, x, rounded);
     return {rounded, x.cols, 1, nullptr, 0};
   }
   const OperandSize size = SizeOfOperand(weights, x.rows);
   // The pairs, and the sums behind them.
-  std::byte* memory =
-      context.operand.Bytes(0, size.pairs * sizeof(uint32_t) + size.sums * sizeof(float));
   auto* sums = reinterpret_cast<float*>(memory + size.pairs * sizeof(uint32_t));
   const ActivationTiles tiles{.tile_rows = TileRowsOf(weights, x.rows),
                               .pairs = reinterpret_cast<uint32_t*>(memory),

@@ -1,6 +1,7 @@
 // The activations of a product as its kernel reads them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "kernels/backend.h"
@@ -21,6 +22,12 @@ struct GemmActivations {
 // Rounds and rearranges x [T, K] for `weights`. A row's result does not depend on the others.
 GemmActivations PrepareActivations(CpuContext& context, MatrixView x,
                                    const CpuPackedMatrix& weights);
+
+// The same in memory of the caller, 64-byte aligned, of BytesOfActivations(), which is a multiple
+// of 64: valid as long as that.
+GemmActivations PrepareActivations(CpuContext& context, MatrixView x,
+                                   const CpuPackedMatrix& weights, std::byte* memory);
+size_t BytesOfActivations(const CpuPackedMatrix& weights, int64_t rows);
 
 // Allocates what PrepareActivations takes for up to `max_rows` rows.
 void ReserveActivations(CpuContext& context, const CpuPackedMatrix& weights, int64_t max_rows);
