@@ -10,6 +10,23 @@
 
 namespace sluice {
 
+// Latent attention (DeepSeek-AI 2024, "DeepSeek-V2"): the keys and values of all heads are linear
+// functions of one latent of a position, but for a rotated part of the key, which all heads share.
+// What is cached of a position is the latent and that part. Sizes are of one head where there are
+// several.
+struct LatentSpec {
+  int query_rank = 0;  // numbers of the latent that queries are a function of; 0: they have none
+  int rank = 0;        // numbers of the latent of keys and values; even, >= 2
+  int nope_dim = 0;    // elements of a query or key that are not rotated, >= 1
+  int rope_dim = 0;    // elements that are; even, >= 2
+  int value_dim = 0;   // elements of a value, >= 1
+  float norm_eps = 1e-6F;  // of the norms of both latents
+  bool bias = false;       // on the projections to both latents
+
+  int query_dim() const { return nope_dim + rope_dim; }
+  int stored_dim() const { return rank + rope_dim; }  // numbers cached of a position
+};
+
 struct AttentionSpec {
   float scale = 0;  // of query-key products, > 0; mostly 1 / sqrt(D)
   int window = 0;   // newest positions a query sees, its own included, >= 1; 0: all
@@ -18,6 +35,8 @@ struct AttentionSpec {
   bool qk_norm = false;   // RMSNorm of every query and key head by itself, before it is rotated
   bool qkv_bias = false;  // on the query, key and value projections
   bool o_bias = false;    // on the output projection
+  // None: queries, keys and values by head. Of all layers of a model or of none.
+  std::optional<LatentSpec> latent;
 };
 
 // down(activation(gate(x)) * up(x)), or down(activation(up(x))) without a gate.

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "services/model/family_fields.h"
+#include "services/model/family_latent.h"
 
 namespace sluice {
 namespace {
@@ -285,6 +286,10 @@ constexpr ModelFamily kFamilies[] = {
     {"gpt2", MapGpt2, &kGpt2Names, {}},
     {"gpt_neox", MapGptNeox, &kGptNeoxNames, {.turned_fraction = 0.25}},
     {"sluice_decoder", MapSluiceDecoder, &kLlamaNames, {}},
+    {"deepseek_v2", MapDeepSeekV2, &kDeepSeekNames, {}},
+    {"deepseek_v3", MapDeepSeekV3, &kDeepSeekNames, {}},
+    {"kimi_k2", MapDeepSeekV3, &kDeepSeekNames, {}},
+    {"glm4_moe_lite", MapGlm4MoeLite, &kDeepSeekNames, {}},
 };
 
 }  // namespace

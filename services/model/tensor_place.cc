@@ -17,6 +17,8 @@ bool IsNormWeight(TensorRole role) {
     case TensorRole::kMlpNorm:
     case TensorRole::kQNorm:
     case TensorRole::kKNorm:
+    case TensorRole::kQANorm:
+    case TensorRole::kKvANorm:
       return true;
     default:
       return false;

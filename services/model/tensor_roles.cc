@@ -13,6 +13,31 @@ bool HasMlpTensor(TensorRole role, const DenseMlpSpec& mlp) {
   return mlp.bias && (mlp.gated || role != TensorRole::kGateBias);
 }
 
+// REQUIRES: a role of attention's projections, or a norm or bias that only latent attention has.
+bool HasProjection(TensorRole role, const AttentionSpec& attention) {
+  if (!attention.latent.has_value()) {
+    return role == TensorRole::kQ || role == TensorRole::kK || role == TensorRole::kV;
+  }
+  const LatentSpec& latent = *attention.latent;
+  switch (role) {
+    case TensorRole::kK:
+    case TensorRole::kV:
+      return false;
+    case TensorRole::kQ:
+      return latent.query_rank == 0;
+    case TensorRole::kQA:
+    case TensorRole::kQANorm:
+    case TensorRole::kQB:
+      return latent.query_rank > 0;
+    case TensorRole::kQABias:
+      return latent.query_rank > 0 && latent.bias;
+    case TensorRole::kKvABias:
+      return latent.bias;
+    default:
+      return true;
+  }
+}
+
 // Of the roles [begin, end), those that the model has.
 std::vector<TensorId> TensorsOfRoles(int begin, int end, int layer, const ModelConfig& config) {
   std::vector<TensorId> tensors;
@@ -46,6 +71,18 @@ bool HasTensor(TensorId tensor, const ModelConfig& config) {
     case TensorRole::kQNorm:
     case TensorRole::kKNorm:
       return config.layers[tensor.layer].attention.qk_norm;
+    case TensorRole::kQ:
+    case TensorRole::kK:
+    case TensorRole::kV:
+    case TensorRole::kQA:
+    case TensorRole::kQANorm:
+    case TensorRole::kQB:
+    case TensorRole::kKvA:
+    case TensorRole::kKvANorm:
+    case TensorRole::kKvB:
+    case TensorRole::kQABias:
+    case TensorRole::kKvABias:
+      return HasProjection(tensor.role, config.layers[tensor.layer].attention);
     case TensorRole::kGate:
     case TensorRole::kGateBias:
     case TensorRole::kUpBias:
@@ -79,6 +116,33 @@ std::vector<TensorId> AllTensors(const ModelConfig& config) {
   return tensors;
 }
 
+namespace {
+
+// REQUIRES: a role of latent attention alone.
+MatrixShape LatentShapeOf(TensorRole role, const ModelConfig& config) {
+  const LatentSpec& latent = *config.latent();
+  switch (role) {
+    case TensorRole::kQA:
+      return {latent.query_rank, config.hidden_size};
+    case TensorRole::kQANorm:
+    case TensorRole::kQABias:
+      return {latent.query_rank, 1};
+    case TensorRole::kQB:
+      return {config.query_width(), latent.query_rank};
+    case TensorRole::kKvA:
+      return {latent.stored_dim(), config.hidden_size};
+    case TensorRole::kKvABias:
+      return {latent.stored_dim(), 1};
+    case TensorRole::kKvANorm:
+      return {latent.rank, 1};
+    default:
+      SLUICE_CHECK(role == TensorRole::kKvB);
+      return {int64_t{config.num_heads} * (latent.nope_dim + latent.value_dim), latent.rank};
+  }
+}
+
+}  // namespace
+
 MatrixShape ShapeOf(TensorId tensor, const ModelConfig& config) {
   const int64_t hidden = config.hidden_size;
   switch (tensor.role) {
@@ -105,7 +169,7 @@ MatrixShape ShapeOf(TensorId tensor, const ModelConfig& config) {
     case TensorRole::kV:
       return {config.kv_width(), hidden};
     case TensorRole::kO:
-      return {hidden, config.query_width()};
+      return {hidden, config.value_width()};
     case TensorRole::kGate:
     case TensorRole::kUp:
       return {MlpWidthOf(tensor, config), hidden};
@@ -119,6 +183,15 @@ MatrixShape ShapeOf(TensorId tensor, const ModelConfig& config) {
     case TensorRole::kGateBias:
     case TensorRole::kUpBias:
       return {MlpWidthOf(tensor, config), 1};
+    case TensorRole::kQA:
+    case TensorRole::kQANorm:
+    case TensorRole::kQB:
+    case TensorRole::kKvA:
+    case TensorRole::kKvANorm:
+    case TensorRole::kKvB:
+    case TensorRole::kQABias:
+    case TensorRole::kKvABias:
+      return LatentShapeOf(tensor.role, config);
   }
   SLUICE_CHECK(false);
   return {};
@@ -128,8 +201,12 @@ TensorSlice SliceOf(TensorId tensor, const ModelConfig& config, const ShardPlan&
   TensorSlice slice = WholeOf(ShapeOf(tensor, config));
   switch (tensor.role) {
     case TensorRole::kQ:
+    case TensorRole::kQB:
     case TensorRole::kQBias:
       slice.rows = Scaled(plan.heads, config.head_dim);
+      break;
+    case TensorRole::kKvB:
+      slice.rows = Scaled(plan.heads, config.latent()->nope_dim + config.latent()->value_dim);
       break;
     case TensorRole::kK:
     case TensorRole::kV:
@@ -138,7 +215,7 @@ TensorSlice SliceOf(TensorId tensor, const ModelConfig& config, const ShardPlan&
       slice.rows = Scaled(plan.kv_heads, config.head_dim);
       break;
     case TensorRole::kO:
-      slice.columns = Scaled(plan.heads, config.head_dim);
+      slice.columns = Scaled(plan.heads, config.value_dim());
       break;
     case TensorRole::kGate:
     case TensorRole::kUp:

@@ -27,7 +27,8 @@ int MlpWidthOf(TensorId tensor, const ModelConfig& config);
 
 // The part of a tensor that the shard of this plan holds: rows of q, k, v, gate and up and of their
 // biases, columns of o and down, all of the norms and of the biases of o and down (which are added
-// once, after the ranks' sums).
+// once, after the ranks' sums). Of latent attention rows of q_b and kv_b, all that makes the
+// latents.
 TensorSlice SliceOf(TensorId tensor, const ModelConfig& config, const ShardPlan& plan);
 
 }  // namespace sluice

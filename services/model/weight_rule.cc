@@ -35,6 +35,8 @@ WeightFormat FormatOf(TensorId tensor, const ModelConfig& config, WeightFormat w
     case TensorRole::kHead:
       if (wanted == WeightFormat::kFp8 && IsPublished(config)) return WeightFormat::kBF16;
       return InGroups(TraitsOf(wanted).head, config.hidden_size);
+    case TensorRole::kKvB:
+      return IsQuantized(wanted) ? WeightFormat::kBF16 : wanted;
     default:
       if (ShapeOf(tensor, config).columns == 1) return WeightFormat::kF32;  // a norm or a bias
       return InGroups(wanted, RunOf(tensor, config));

@@ -132,7 +132,9 @@ absl::StatusOr<WeightFormat> WeightSource::Resolve(WeightType type) const {
   }
   const auto& quantization = config_.quantization;
   if (quantization.has_value()) return quantization->format;
-  const DType stored = StoredType(places_.Of({TensorRole::kQ, 0}));
+  TensorId query{TensorRole::kQ, 0};
+  if (!HasTensor(query, config_)) query.role = TensorRole::kQA;
+  const DType stored = StoredType(places_.Of(query));
   return stored == DType::kBF16 ? WeightFormat::kBF16 : WeightFormat::kF32;
 }
 

@@ -22,6 +22,7 @@
 #include "absl/types/span.h"
 #include "kernels/backend.h"
 #include "kernels/communicator.h"
+#include "kernels/latent_ops.h"
 #include "services/model/model_config.h"
 #include "services/model/shard_plan.h"
 #include "services/model/weights.h"
@@ -117,6 +118,10 @@ class ShardModel {
   void Norm(const NormWeights& norm, MatrixView x, MatrixView out);
   // Both begin with the layer's normed input in views.normed.
   absl::Status Attend(const LayerWeights& layer, int index, const Step& step);
+  // Both end with what the output projection reads in views.attended.
+  void AttendByHead(const AttentionWeights& attention, int index, const StepViews& views);
+  void AttendToLatents(const AttentionWeights& attention, int index, const StepViews& views);
+  LatentParams LatentParamsOf(const AttentionWeights& attention) const;
   QkNormRopeParams TurnOf(const AttentionWeights& attention) const;
   // Ends with `next`, the norm of what follows, where there is one.
   absl::Status Mlp(const MlpWeights& mlp, const NormWeights* next, const Step& step);

@@ -18,6 +18,9 @@ import numpy as np
 LENGTH = 24  # tokens: more than a block of 16 positions
 SMALL = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
              num_key_value_heads=1, vocab_size=32, max_position_embeddings=32)
+# Without the mixtures of experts that these presets have.
+LATENT = dict(num_key_value_heads=2, kv_lora_rank=8, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=5,
+              first_k_dense_replace=2)
 GPT2 = dict(n_embd=16, n_layer=2, n_head=2, n_positions=32, n_ctx=32, vocab_size=32)
 
 
@@ -38,6 +41,8 @@ FAMILIES = {
     "gemma": ("gemma", {**SMALL, "head_dim": 8}),
     "gpt2": ("gpt2", GPT2),
     "gpt_neox": ("gpt_neox", {**without(SMALL, "num_key_value_heads"), "rotary_pct": 0.5}),
+    "deepseek_v2": ("deepseek_v2-yarn", {**SMALL, **LATENT}),
+    "deepseek_v3": ("deepseek_v3", {**SMALL, **LATENT, "q_lora_rank": 12}),
     "sluice-learned": ("sluice-learned-layernorm-gelu", SMALL),
     "sluice-interleaved": ("sluice-rope_interleaved-rmsnorm-relu", SMALL),
 }

@@ -104,6 +104,19 @@ void AddSizes(const Sizes& sizes, json& config) {
                  {"n_positions", kRandomModelPositions}});
 }
 
+// As families with latent attention call them. All layers are dense.
+void AddLatentSizes(const RandomModelOptions& options, const Sizes& sizes, Dice& dice,
+                    json& config) {
+  const bool in_groups = options.all_in_groups || dice.Chance();
+  config.update({{"kv_lora_rank", 2 * dice.Between(8, 40)},
+                 {"qk_nope_head_dim", dice.Between(5, 40)},
+                 {"qk_rope_head_dim", sizes.head_dim},
+                 {"v_head_dim", sizes.head_dim},
+                 {"first_k_dense_replace", sizes.layers},
+                 {"rope_interleave", dice.Chance()}});
+  config["q_lora_rank"] = dice.Chance() ? json(in_groups ? 64 : 2 * dice.Between(10, 40)) : json();
+}
+
 void AddSwitches(Dice& dice, json& config) {
   for (const char* name :
        {"attention_bias", "mlp_bias", "tie_word_embeddings", "use_sliding_window",
@@ -161,6 +174,7 @@ std::string RandomModelConfig(const RandomModelOptions& options) {
   AddSwitches(dice, config);
   json scaling = RandomScaling(static_cast<int>(sizes.head_dim * fraction) / 2, dice);
   AddSizes(sizes, config);
+  AddLatentSizes(options, sizes, dice, config);
   // This kind begins at the very length that the file names, and only rotary positions go beyond.
   if (scaling["rope_type"] == "dynamic" && config["position"].get<std::string>()[0] == 'r') {
     config["max_position_embeddings"] = kRandomModelPositions / 2;

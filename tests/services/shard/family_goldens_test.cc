@@ -48,6 +48,9 @@ class FamilyGoldens : public ::testing::TestWithParam<std::string> {
     golden_ = ReadOracleModel(ProjectPath("tests/golden/families/" + GetParam()));
     ASSERT_FALSE(golden_.logits.empty());
     auto pipeline = LocalPipeline::Load(golden_.folder, {.weights = WeightType::kF32});
+    if (NewTestBackend({})->latents() == nullptr && absl::IsUnimplemented(pipeline.status())) {
+      GTEST_SKIP() << pipeline.status();
+    }
     ASSERT_TRUE(pipeline.ok()) << pipeline.status();
     pipeline_ = *std::move(pipeline);
   }

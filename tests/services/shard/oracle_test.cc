@@ -97,6 +97,17 @@ const std::vector<std::string> kPresets = {
 // Of families that the oracle keeps apart from these.
 const std::vector<std::string> kMorePresets = {"smollm3"};
 
+// With latent attention, and dense layers alone.
+const std::vector<std::string> kLatentPresets = {
+    "deepseek_v2,first_k_dense_replace=3",
+    "deepseek_v2-yarn,first_k_dense_replace=3",
+    "deepseek_v3,first_k_dense_replace=3",
+    "deepseek_v3-yarn,first_k_dense_replace=3",
+    "deepseek_v3,first_k_dense_replace=3,rope_interleave=false",
+};
+
+bool TestsLatents() { return NewTestBackend({})->latents() != nullptr; }
+
 // Those that a test takes: all, or one in 18 where the kernels of GPUs run on the host, which
 // takes seconds for each.
 std::vector<std::string> Presets() {
@@ -104,6 +115,9 @@ std::vector<std::string> Presets() {
   std::vector<std::string> presets;
   for (size_t i = 0; i < kPresets.size(); i += step) presets.push_back(kPresets[i]);
   presets.insert(presets.end(), kMorePresets.begin(), kMorePresets.end());
+  if (TestsLatents()) {
+    presets.insert(presets.end(), kLatentPresets.begin(), kLatentPresets.end());
+  }
   return presets;
 }
 
@@ -259,6 +273,19 @@ TEST_F(OracleTest, LogitsOfBf16KeysAndValuesAgree) {
                      {.weights = WeightType::kF32, .kv_dtype = DType::kBF16});
 }
 
+// The same of latents, which every key and value of a position is made of.
+TEST_F(OracleTest, LogitsOfBf16LatentsAgree) {
+  if (!TestsLatents()) GTEST_SKIP() << "has no latent attention";
+  ExpectErrorsWithin({.largest = 0.3, .root_mean_square = 0.03}, ItemsOf(kLatentPresets, "BF16"),
+                     {.weights = WeightType::kF32, .kv_dtype = DType::kBF16});
+}
+
+TEST_F(OracleTest, LogitsOfFp8LatentsAgree) {
+  if (!TestsLatents()) GTEST_SKIP() << "has no latent attention";
+  ExpectErrorsWithin({.largest = 4, .root_mean_square = 0.4}, ItemsOf(kLatentPresets, "BF16"),
+                     {.weights = WeightType::kF32, .kv_dtype = DType::kF8E4M3});
+}
+
 TEST_F(OracleTest, LogitsOfShardedAndHalfPrecisionFilesAgree) {
   ExpectErrorsWithin(F32Bound(), {"llama:F16", "llama-bias:F32:3"}, {});
 }
@@ -359,6 +386,7 @@ TEST_F(OracleTest, NeighboursInAStepDoNotChangeABit) {
                                     "sluice-rope_interleaved-layernorm-relu",
                                     "sluice-sinusoidal-rmsnorm-gelu",
                                     "llama-longrope"};
+  if (TestsLatents()) kinds.push_back(kLatentPresets[3]);
   if (TestsGpuOnHost()) kinds.resize(2);
   const auto oracle = OracleModels(ItemsOf(kinds, "F32"));
   for (const auto& [item, model] : oracle) {
