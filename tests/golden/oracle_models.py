@@ -4,7 +4,8 @@
     oracle_models.py ORACLE --keep FOLDER PRESET[,FIELD=VALUE]...:DTYPE[:SHARDS] ...
     oracle_models.py ORACLE --list             # presets, one per line
 
-ORACLE is the folder of the NumPy oracle. Fields take the place of the preset's own. Writes OUT/PRESET-DTYPE[-SHARDS]/ with config.json, weights, ids.i32 (token ids),
+ORACLE is the folder of the NumPy oracle. Fields take the place of the preset's own. Writes OUT/PRESET-DTYPE[-SHARDS]/ with
+config.json, weights, ids.i32 (token ids),
 logits.f64 (a row of vocabulary size for every id) and, where a sequence's length decides how its positions turn,
 prefixes.f64 (for every prefix of the ids the last row of its own logits), all raw and little-endian.
 
