@@ -21,15 +21,22 @@ struct SplitRange {
   int64_t size() const { return end - begin; }
 };
 
-// The first position that the row at `position` sees; window 0: it sees all.
-constexpr int64_t FirstSeenPosition(int64_t position, int64_t window) {
-  return window == 0 ? 0 : std::max<int64_t>(0, position + 1 - window);
+// The first position that the row at `position` sees: of its window and of its own run of `chunk`
+// positions; 0: it sees all.
+constexpr int64_t FirstSeenPosition(int64_t position, int64_t window, int64_t chunk = 0) {
+  const int64_t of_window = window == 0 ? 0 : position + 1 - window;
+  return std::max<int64_t>(of_window, chunk == 0 ? 0 : position / chunk * chunk);
+}
+
+// The splits from that with position `first_seen` to that with `last`.
+constexpr SplitRange SplitsFrom(int64_t first_seen, int64_t last, int64_t split = kAttentionSplit) {
+  return {first_seen / split, last / split + 1};
 }
 
 // The splits of `split` positions that rows at positions [first, last] see anything of.
 constexpr SplitRange SplitsOf(int64_t first, int64_t last, int64_t window,
                               int64_t split = kAttentionSplit) {
-  return {FirstSeenPosition(first, window) / split, last / split + 1};
+  return SplitsFrom(FirstSeenPosition(first, window), last, split);
 }
 
 }  // namespace sluice

@@ -23,6 +23,7 @@
 
 namespace sluice {
 
+class ExpertOps;      // kernels/expert_ops.h
 class LatentOps;      // kernels/latent_ops.h
 class MemorySharing;  // kernels/memory_sharing.h
 
@@ -142,6 +143,9 @@ class Device {
 
   // How its memory is shared with other backends on this host; null where it is not.
   virtual MemorySharing* sharing() { return nullptr; }
+
+  // How it computes mixtures of experts, in the same stream of work; null where it does not.
+  virtual ExpertOps* experts() { return nullptr; }
 
   // ---- Steps ----
 

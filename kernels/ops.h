@@ -44,9 +44,15 @@ struct QkNormRopeParams {
   int num_heads = 0;     // Nq
   int num_kv_heads = 0;  // Nkv
   int head_dim = 0;
-  const float* query_norm = nullptr;  // [D] F32; null: no norm
-  const float* key_norm = nullptr;    // [D] F32; null: no norm
+  const float* query_norm = nullptr;       // [D] F32, or [Nq, D] with norms_by_head; null: no norm
+  const float* key_norm = nullptr;         // [D] F32, or [Nkv, D] with norms_by_head; null: no norm
+  const float* query_norm_bias = nullptr;  // [D] F32, of centred norms; null: none
+  const float* key_norm_bias = nullptr;    // [D] F32, of centred norms; null: none
+  bool norms_centred = false;              // LayerNorm, else RMSNorm
+  bool norms_by_head = false;              // every head has weights of its own; without biases
   float norm_eps = 0;
+  // Above 0: queries, keys and values are clamped to -clip .. clip before the norms of heads.
+  float clip = 0;
   const RopeTables* rotations = nullptr;  // null: none
   RopeLayout layout = RopeLayout::kHalfSplit;
 };
@@ -54,6 +60,12 @@ struct QkNormRopeParams {
 struct AttentionOptions {
   float scale = 1;     // of the products of queries and keys
   int64_t window = 0;  // newest positions that a row sees, its own included; 0: all of them
+  // Positions: a row sees those of its own run of so many, counted from position 0; 0: all of them.
+  int64_t chunk = 0;
+  // [Nq] F32 of the backend's memory: a score of each head that takes part in the softmax, without
+  // a value (Xiao et al. 2023); null: none.
+  const float* sinks = nullptr;
+  float softcap = 0;  // a scaled product s becomes softcap * tanh(s / softcap), > 0; 0: it stays
 };
 
 // What a product makes of its sums before it writes them, in this order.
@@ -62,6 +74,7 @@ struct GemmEpilogue {
   // Of every sum or, where the weights are gated, activation(gate) * up: SwiGLU with kSilu, GeGLU
   // with kGelu or kGeluTanh (Shazeer 2020). Gated weights must have one.
   std::optional<Activation> activation;
+  GatedClamp clamp;         // of kClampedSwiGlu
   bool add_to_out = false;  // out += the result instead of out = the result
 };
 
@@ -101,7 +114,9 @@ class Ops {
 
   // All that a layer does between its products with queries, keys and values and its attention.
   // qkv [T, (Nq + 2 Nkv) * D] F32: queries, keys, values side by side; rows are the step's.
-  // 1. With a norm, every head of the queries or keys becomes x / sqrt(mean(x^2) + eps) * weight.
+  // 1. With a norm, every head of the queries or keys becomes x / sqrt(mean(x^2) + eps) * weight, or
+  //    with centred norms what LayerNorm makes of it.
+  //    Before that, queries, keys and values are clamped where `clip` says so.
   // 2. With rotations, the first 2 * pairs elements of every head of queries and keys are rotated (Su
   //    et al. 2021) by the row's angles: (a, b) -> (a cos - b sin, b cos + a sin).
   // 3. Keys and values are stored in the slots of `layer` of the rows' positions.
@@ -126,6 +141,21 @@ class Ops {
 
   // x *= factor. x [T, N].
   virtual void Scale(float factor, MatrixView x) = 0;
+
+  // x[t, n] *= factors[t]. x [T, N] F32, factors [T] F32 of the backend's memory.
+  virtual void ScaleRows(const float* factors, MatrixView x) = 0;
+
+  // x = cap * tanh(x / cap), which is within cap of 0 (Gemma Team 2024). x [T, N] F32, cap > 0.
+  virtual void SoftCap(float cap, MatrixView x) = 0;
+
+  // The two parts of an RMSNorm of rows that ranks share. The first sums the squares of a rank's
+  // columns: out[t] = the balanced binary tree over the sums of `num_slices` equal runs of row t.
+  // x [T, N] F32, out [T, 1] F32; num_slices is a power of two that divides N; N may be 0. The
+  // second normalises them, given the sums of whole rows, of `count` elements:
+  // x = x / sqrt(squares / count + eps) * weight. squares [T, 1] F32, weight [N] F32.
+  virtual void SumSquares(MatrixView x, int num_slices, MatrixView out) = 0;
+  virtual void RmsNormOfPart(MatrixView x, MatrixView squares, int64_t count, const float* weight,
+                             float eps) = 0;
 
   // residual += x. Both [T, H].
   virtual void AddResidual(MatrixView x, MatrixView residual) = 0;

@@ -20,6 +20,7 @@
 #include "clients/cli/socket_folder.h"
 #include "clients/cli/up_flags.h"
 #include "services/common/random.h"
+#include "services/model/device_check.h"
 #include "services/model/digest/vocabulary_check.h"
 #include "services/model/model_check.h"
 #include "services/model/weights.h"
@@ -94,6 +95,7 @@ absl::StatusOr<Model> LoadModel(const ModelFlags& flags, const Environment& envi
   absl::StatusOr<std::optional<ModelConfig>> draft = LoadDraftModel(flags, *folder, *config);
   if (!draft.ok()) return draft.status();
   status = CheckDevice(flags.device());
+  if (status.ok() && flags.on_gpu()) status = CheckGpuComputes(*config);
   if (status.ok()) status = CheckPipelineFits(flags, *folder, environment.memory_limit);
   if (!status.ok()) return status;
   return Model{*std::move(folder), *std::move(config), *std::move(shards), *std::move(draft)};

@@ -135,7 +135,9 @@ class AttentionWorker {
   int64_t Head(const AttentionTask& task, int64_t query) const {
     return task.kv_head * group_ + (task.first + query) % group_;
   }
-  int64_t FirstSeen(int64_t position) const { return FirstSeenPosition(position, options_.window); }
+  int64_t FirstSeen(int64_t position) const {
+    return FirstSeenPosition(position, options_.window, options_.chunk);
+  }
   BundleState State(float* states, int64_t bundle) const {
     float* const sums = states + bundle * sizes_.BundleState();
     float* const maximum = sums + kBundle * sizes_.values;
@@ -245,6 +247,7 @@ class AttentionWorker {
       WithSize(bundles[b].size, [&](auto size) {
         Score<decltype(size)::value>(bundles[b], runs, seen[b].any, options_.scale);
       });
+      if (options_.softcap > 0) CapScores(bundles[b], runs.now.count, options_.softcap);
       UpdateSoftmax(bundles[b], runs.now.count, seen[b].query);
       runs.next = runs.now;  // the first has asked for it
     }
@@ -274,7 +277,7 @@ class AttentionWorker {
     PlanMerge(from, to, &merge);
     for (int64_t i = 0; i < size; ++i) {
       const int64_t position = Position(part.task, first + i);
-      const SplitRange seen = SplitsOf(position, position, options_.window);
+      const SplitRange seen = SplitsFrom(FirstSeen(position), position);
       if (part.split < seen.begin || part.split >= seen.end) continue;
       if (part.split > seen.begin) {
         MergeQuery(from, merge, i, sizes_.values, to);
@@ -295,7 +298,24 @@ class AttentionWorker {
       float* to = out_.Row(Row(task, query)) + Head(task, query) * value_dim_;
       // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): `states` is scratch of this worker
       for (int64_t e = 0; e < value_dim_; ++e) to[e] = sums[e] / state.total[i];
+      if (options_.sinks != nullptr) AddSink(Head(task, query), state, i, to);
     }
+  }
+
+  int64_t Head(const AttentionTask& task, int64_t query) const {
+    return task.kv_head * group_ + (task.first + query) % group_;
+  }
+
+  // The sink's part of the softmax has no value, so that the others' shrinks.
+  void AddSink(int64_t head, const BundleState& state, int64_t i, float* to) const {
+    const OneFloatTag d;
+    const float maximum = state.maximum[i], sink = options_.sinks[head];
+    const float largest = std::max(maximum, sink);
+    const auto exp = [&](float score)
+                         HWY_ATTR { return hn::GetLane(Exp(d, hn::Set(d, score - largest))); };
+    const float seen = state.total[i] * exp(maximum);
+    const float part = seen / (seen + exp(sink));
+    for (int64_t e = 0; e < head_dim_; ++e) to[e] *= part;
   }
 
   const MatrixView q_;
@@ -371,6 +391,7 @@ void PagedAttention(CpuContext& context, MatrixView q, const CpuKvPool& pool, in
   const KvPoolSpec& spec = pool.spec();
   const int64_t kv_width = int64_t{1} * spec.num_kv_heads * spec.head_dim;
   SLUICE_CHECK(0 <= layer && layer < spec.num_layers && options.window >= 0);
+  SLUICE_CHECK(options.softcap >= 0);
   SLUICE_CHECK(q.cols % kv_width == 0 && q.rows == out.rows);
   SLUICE_CHECK(out.cols == q.cols / spec.head_dim * spec.value_dim());
   for (const AttentionSegment& segment : context.step.segments()) {
@@ -380,7 +401,8 @@ void PagedAttention(CpuContext& context, MatrixView q, const CpuKvPool& pool, in
                 {.num_kv_heads = spec.num_kv_heads,
                  .group = q.cols / kv_width,
                  .window = options.window,
-                 .num_threads = context.pool.num_threads()},
+                 .num_threads = context.pool.num_threads(),
+                 .chunk = options.chunk},
                 &context.attention.plan);
   HWY_DYNAMIC_DISPATCH(Attend)(context, q, pool, layer, options, out);
 }

@@ -55,6 +55,19 @@ inline HWY_NOINLINE void HideUnseenOfQuery(const Bundle& bundle, int64_t i, int6
   }
 }
 
+// Caps all scores of the queries of a bundle (AttentionOptions::softcap), those that no query sees
+// as well.
+inline HWY_NOINLINE void CapScores(const Bundle& bundle, int64_t num_blocks, float cap) {
+  const FloatTag d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t chunk = 0; chunk < num_blocks * bundle.ChunksOfBlock(); ++chunk) {
+    float* const scores = bundle.Weights(0, chunk);
+    for (int64_t j = 0; j < bundle.size * kChunk; j += lanes) {
+      hn::Store(SoftCapped(d, hn::Load(d, scores + j), cap), d, scores + j);
+    }
+  }
+}
+
 // The largest of `largest` and the scores of query i.
 inline float LargestScore(const Bundle& bundle, int64_t i, int64_t num_chunks, float largest) {
   const FloatTag d;

@@ -32,8 +32,9 @@ void ForEachWholeTask(absl::Span<const AttentionSegment> segments, const Attenti
              .kv_head = head,
              .first = first,
              .count = count,
-             .splits = SplitsOf(segment.first_position + first_row,
-                                segment.first_position + last_row, shape.window)});
+             .splits = SplitsFrom(
+                 FirstSeenPosition(segment.first_position + first_row, shape.window, shape.chunk),
+                 segment.first_position + last_row)});
       }
     }
   }

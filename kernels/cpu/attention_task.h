@@ -35,6 +35,7 @@ struct AttentionShape {
   int64_t group;   // query heads that share a KV head
   int64_t window;  // AttentionOptions::window
   int num_threads;
+  int64_t chunk = 0;  // AttentionOptions::chunk
 };
 
 // Tasks in any order, then, once all are done, merges of the states that they left. A member of

@@ -9,6 +9,7 @@
 #include "kernels/check.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/context.h"
+#include "kernels/cpu/cpu_experts.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/fused.h"
 #include "kernels/cpu/gather.h"
@@ -95,6 +96,7 @@ class CpuBackend final : public Backend, private LatentOps {
   }
 
   LatentOps* latents() override { return this; }
+  ExpertOps* experts() override { return &experts_; }
 
   void BeginStep(absl::Span<const AttentionSegment> segments, int64_t rows) override {
     context_.step.Begin(segments, rows);
@@ -139,6 +141,21 @@ class CpuBackend final : public Backend, private LatentOps {
   }
 
   void Scale(float factor, MatrixView x) override { sluice::Scale(context_, factor, x); }
+
+  void ScaleRows(const float* factors, MatrixView x) override {
+    sluice::ScaleRows(context_, factors, x);
+  }
+
+  void SoftCap(float cap, MatrixView x) override { sluice::SoftCap(context_, cap, x); }
+
+  void SumSquares(MatrixView x, int num_slices, MatrixView out) override {
+    sluice::SumSquares(context_, x, num_slices, out);
+  }
+
+  void RmsNormOfPart(MatrixView x, MatrixView squares, int64_t count, const float* weight,
+                     float eps) override {
+    sluice::RmsNormOfPart(context_, x, squares, count, weight, eps);
+  }
 
   void AddResidual(MatrixView x, MatrixView residual) override {
     sluice::AddResidual(context_, x, residual);
@@ -185,6 +202,7 @@ class CpuBackend final : public Backend, private LatentOps {
   }
 
   CpuContext context_;
+  CpuExperts experts_{context_};
   const std::string name_ =
       absl::StrCat("cpu/", std::string(Name(context_.instructions)),
                    HasFusedMultiplyAdd() ? "" : "_unfused", " v", kBitsVersion);

@@ -26,12 +26,25 @@ void AddBiasRows(CpuContext& context, const float* bias, MatrixView x) {
   });
 }
 
-void ScaleRows(CpuContext& context, float factor, MatrixView x) {
+// Row t times factors[t * stride].
+void ScaleEveryRow(CpuContext& context, const float* factors, int64_t stride, MatrixView x) {
+  ForRowRuns(context, x.rows, x.cols, [&](int64_t begin, int64_t end) HWY_ATTR {
+    for (int64_t t = begin; t < end; ++t) {
+      float* row = x.Row(t);
+      const float factor = factors[t * stride];
+      ForEachVector(x.cols, [=](auto d, int64_t i) HWY_ATTR {
+        hn::StoreU(hn::Mul(hn::LoadU(d, row + i), hn::Set(d, factor)), d, row + i);
+      });
+    }
+  });
+}
+
+void CapRows(CpuContext& context, float cap, MatrixView x) {
   ForRowRuns(context, x.rows, x.cols, [&](int64_t begin, int64_t end) HWY_ATTR {
     for (int64_t t = begin; t < end; ++t) {
       float* row = x.Row(t);
       ForEachVector(x.cols, [=](auto d, int64_t i) HWY_ATTR {
-        hn::StoreU(hn::Mul(hn::LoadU(d, row + i), hn::Set(d, factor)), d, row + i);
+        hn::StoreU(SoftCapped(d, hn::LoadU(d, row + i), cap), d, row + i);
       });
     }
   });
@@ -77,7 +90,8 @@ HWY_AFTER_NAMESPACE();
 namespace sluice {
 
 HWY_EXPORT(AddBiasRows);
-HWY_EXPORT(ScaleRows);
+HWY_EXPORT(ScaleEveryRow);
+HWY_EXPORT(CapRows);
 HWY_EXPORT(AddRows);
 HWY_EXPORT(TreeAddRows);
 
@@ -86,7 +100,16 @@ void AddBias(CpuContext& context, const float* bias, MatrixView x) {
 }
 
 void Scale(CpuContext& context, float factor, MatrixView x) {
-  HWY_DYNAMIC_DISPATCH(ScaleRows)(context, factor, x);
+  HWY_DYNAMIC_DISPATCH(ScaleEveryRow)(context, &factor, 0, x);
+}
+
+void ScaleRows(CpuContext& context, const float* factors, MatrixView x) {
+  HWY_DYNAMIC_DISPATCH(ScaleEveryRow)(context, factors, 1, x);
+}
+
+void SoftCap(CpuContext& context, float cap, MatrixView x) {
+  SLUICE_CHECK(cap > 0);
+  HWY_DYNAMIC_DISPATCH(CapRows)(context, cap, x);
 }
 
 void AddResidual(CpuContext& context, MatrixView x, MatrixView residual) {

@@ -13,6 +13,12 @@ void AddBias(CpuContext& context, const float* bias, MatrixView x);
 // Ops::Scale.
 void Scale(CpuContext& context, float factor, MatrixView x);
 
+// Ops::ScaleRows.
+void ScaleRows(CpuContext& context, const float* factors, MatrixView x);
+
+// Ops::SoftCap.
+void SoftCap(CpuContext& context, float cap, MatrixView x);
+
 // Ops::AddResidual.
 void AddResidual(CpuContext& context, MatrixView x, MatrixView residual);
 

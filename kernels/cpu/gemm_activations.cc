@@ -1,6 +1,9 @@
 #include "kernels/cpu/gemm_activations.h"
 
 #include <algorithm>
+#include <array>
+
+#include "kernels/fp8_activations.h"
 
 // clang-format off
 #undef HWY_TARGET_INCLUDE
@@ -26,6 +29,37 @@ struct ActivationTiles {
 
   int64_t pairs_per_row() const { return num_slices * padded_depth / 2; }
   int64_t sums_per_row() const { return sums == nullptr ? 0 : pairs_per_row() * 2 / kWeightGroup; }
+};
+
+// How a group of rows is rearranged: some tasks, which threads share.
+struct GroupFill {
+  MatrixView x;
+  const int32_t* rows;
+  int64_t count;
+  ActivationLayout layout;
+  ActivationTiles tiles;  // of bfloat16
+  float* floats;          // of floats
+  int64_t first_task;
+
+  const float* Row(int64_t row) const { return x.Row(rows == nullptr ? row : rows[row]); }
+  int64_t NumBlocks() const { return tiles.num_slices * tiles.padded_depth / kRowsDepth; }
+  // Blocks of 16 rows that are worth a task, so that no thread has all of few rows.
+  int64_t BlockRun() const {
+    return std::max<int64_t>(1, kElementsWorthATask / (std::min(kRowsStep, count) * kRowsDepth));
+  }
+  int64_t RowRun() const { return std::max<int64_t>(1, kElementsWorthATask / x.cols); }
+  int64_t NumTasks() const {
+    switch (layout) {
+      case ActivationLayout::kFloats:
+      case ActivationLayout::kRoundedFloats:
+        return floats == nullptr ? 0 : (count + RowRun() - 1) / RowRun();
+      case ActivationLayout::kBFloat16Tiles:
+        return (count + tiles.tile_rows - 1) / tiles.tile_rows;
+      case ActivationLayout::kBFloat16Blocks:
+        return (count + kRowsStep - 1) / kRowsStep * ((NumBlocks() + BlockRun() - 1) / BlockRun());
+    }
+    return 0;
+  }
 };
 
 }  // namespace sluice
@@ -113,20 +147,17 @@ void FillTileRow(const float* x, const ActivationTiles& tiles, int64_t step, uin
   }
 }
 
-void FillTiles(CpuContext& context, MatrixView x, const ActivationTiles& tiles) {
-  const int64_t num_tiles = (x.rows + tiles.tile_rows - 1) / tiles.tile_rows;
-  context.pool.ParallelFor(num_tiles, [&](int64_t tile, int worker) {
-    const int64_t first = tile * tiles.tile_rows;
-    const int64_t rows = std::min(tiles.tile_rows, x.rows - first);
-    auto* rounded = reinterpret_cast<uint32_t*>(
-        context.scratch.Bytes(worker, tiles.padded_depth * sizeof(uint32_t)));
-    uint32_t* pairs = tiles.pairs + first * tiles.pairs_per_row();
-    float* sums = tiles.sums == nullptr ? nullptr : tiles.sums + first * tiles.sums_per_row();
-    for (int64_t r = 0; r < rows; ++r) {
-      FillTileRow(x.Row(first + r), tiles, rows, rounded, pairs + r,
-                  sums == nullptr ? nullptr : sums + r);
-    }
-  });
+// One tile of a group.
+void FillTile(const GroupFill& fill, int64_t tile, uint32_t* rounded) {
+  const ActivationTiles& tiles = fill.tiles;
+  const int64_t first = tile * tiles.tile_rows;
+  const int64_t rows = std::min(tiles.tile_rows, fill.count - first);
+  uint32_t* pairs = tiles.pairs + first * tiles.pairs_per_row();
+  float* sums = tiles.sums == nullptr ? nullptr : tiles.sums + first * tiles.sums_per_row();
+  for (int64_t r = 0; r < rows; ++r) {
+    FillTileRow(fill.Row(first + r), tiles, rows, rounded, pairs + r,
+                sums == nullptr ? nullptr : sums + r);
+  }
 }
 
 // A row of a block.
@@ -156,40 +187,54 @@ void FillBlockRow(const float* x, int64_t count, uint16_t* to) {
 }
 
 // Blocks [begin, end) of rows [first, first + rows), counted along all padded slices.
-void FillBlockRun(MatrixView x, const ActivationTiles& tiles, int64_t first, int64_t rows,
-                  int64_t begin, int64_t end) {
+void FillBlockRun(const GroupFill& fill, int64_t first, int64_t rows, int64_t begin, int64_t end) {
+  const ActivationTiles& tiles = fill.tiles;
   const int64_t slice_blocks = tiles.padded_depth / kRowsDepth;
   auto* to = reinterpret_cast<uint16_t*>(tiles.pairs + first * tiles.pairs_per_row()) +
              begin * kRowsStep * kRowsDepth;
   for (int64_t block = begin; block < end; ++block) {
     const int64_t slice = block / slice_blocks, k = block % slice_blocks * kRowsDepth;
     for (int64_t r = 0; r < rows; ++r, to += kRowsDepth) {
-      FillBlockRow(x.Row(first + r) + slice * tiles.depth + k,
+      FillBlockRow(fill.Row(first + r) + slice * tiles.depth + k,
                    std::min(kRowsDepth, tiles.depth - k), to);
     }
     to = std::fill_n(to, (kRowsStep - rows) * kRowsDepth, uint16_t{0});
   }
 }
 
-// Rows of ActivationLayout::kBFloat16Blocks. A task is a part of 16 rows' inputs, so that no thread
-// has all of few rows.
-void FillBlocks(CpuContext& context, MatrixView x, const ActivationTiles& tiles) {
-  const int64_t num_blocks = tiles.num_slices * tiles.padded_depth / kRowsDepth;  // of 16 rows
-  const int64_t run =
-      std::max<int64_t>(1, kElementsWorthATask / (std::min(kRowsStep, x.rows) * kRowsDepth));
+// A part of 16 rows' inputs.
+void FillBlocks(const GroupFill& fill, int64_t task) {
+  const int64_t num_blocks = fill.NumBlocks(), run = fill.BlockRun();
   const int64_t num_runs = (num_blocks + run - 1) / run;
-  context.pool.ParallelFor((x.rows + kRowsStep - 1) / kRowsStep * num_runs, [&](int64_t task, int) {
-    const int64_t first = task / num_runs * kRowsStep;
-    const int64_t begin = task % num_runs * run;
-    FillBlockRun(x, tiles, first, std::min(kRowsStep, x.rows - first), begin,
-                 std::min(num_blocks, begin + run));
-  });
+  const int64_t first = task / num_runs * kRowsStep;
+  const int64_t begin = task % num_runs * run;
+  FillBlockRun(fill, first, std::min(kRowsStep, fill.count - first), begin,
+               std::min(num_blocks, begin + run));
 }
 
-void RoundRows(CpuContext& context, MatrixView x, float* to) {
-  ForRowRuns(context, x.rows, x.cols, [&](int64_t begin, int64_t end) {
-    for (int64_t t = begin; t < end; ++t) RoundRow(x.Row(t), x.cols, to + t * x.cols);
-  });
+void FillRows(const GroupFill& fill, int64_t task) {
+  const int64_t run = fill.RowRun();
+  for (int64_t t = task * run; t < std::min(fill.count, (task + 1) * run); ++t) {
+    float* const to = fill.floats + t * fill.x.cols;
+    if (fill.layout == ActivationLayout::kFloats) {
+      std::copy_n(fill.Row(t), fill.x.cols, to);
+    } else {
+      RoundRow(fill.Row(t), fill.x.cols, to);
+    }
+  }
+}
+
+// Task `index` of those that a group has. `rounded` holds a padded slice of tiles.
+void RunFill(const GroupFill& fill, int64_t index, uint32_t* rounded) {
+  switch (fill.layout) {
+    case ActivationLayout::kFloats:
+    case ActivationLayout::kRoundedFloats:
+      return FillRows(fill, index);
+    case ActivationLayout::kBFloat16Tiles:
+      return FillTile(fill, index, rounded);
+    case ActivationLayout::kBFloat16Blocks:
+      return FillBlocks(fill, index);
+  }
 }
 
 }  // namespace
@@ -200,9 +245,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace sluice {
 
-HWY_EXPORT(FillTiles);
-HWY_EXPORT(FillBlocks);
-HWY_EXPORT(RoundRows);
+HWY_EXPORT(RunFill);
 
 namespace {
 
@@ -258,38 +301,143 @@ void ReserveActivations(CpuContext& context, const CpuPackedMatrix& weights, int
   if (IsTiled(weights)) context.scratch.Reserve(weights.padded_slice_depth());
 }
 
+size_t GroupBytes(const CpuPackedMatrix& weights, int64_t count) {
+  switch (weights.kernel().activations) {
+    case ActivationLayout::kFloats:
+    case ActivationLayout::kRoundedFloats:
+      return count * weights.num_inputs() * sizeof(float);
+    case ActivationLayout::kBFloat16Tiles:
+    case ActivationLayout::kBFloat16Blocks:
+      break;
+  }
+  const OperandSize size = SizeOfOperand(weights, count);
+  return size.pairs * sizeof(uint32_t) + size.sums * sizeof(float);
+}
+
+namespace {
+
+constexpr size_t kGroupAlignment = 64;
+size_t AlignedBytes(const RowGroup& group) {
+  const size_t bytes = GroupBytes(*group.weights, group.count);
+  return (bytes + kGroupAlignment - 1) / kGroupAlignment * kGroupAlignment;
+}
+
+// A group's rows go to `memory`, or stay where they are.
+GroupFill FillOf(const RowGroup& group, std::byte* memory) {
+  const CpuPackedMatrix& weights = *group.weights;
+  const GemmKernel& kernel = weights.kernel();
+  GroupFill fill{.x = group.x,
+                 .rows = group.rows,
+                 .count = group.count,
+                 .layout = kernel.activations,
+                 .tiles = {},
+                 .floats = nullptr,
+                 .first_task = 0};
+  if (fill.layout == ActivationLayout::kFloats && group.rows == nullptr) return fill;
+  if (fill.layout == ActivationLayout::kFloats || fill.layout == ActivationLayout::kRoundedFloats) {
+    fill.floats = reinterpret_cast<float*>(memory);
+    return fill;
+  }
+  const OperandSize size = SizeOfOperand(weights, group.count);
+  // The pairs, and the sums behind them.
+  auto* sums = reinterpret_cast<float*>(memory + size.pairs * sizeof(uint32_t));
+  fill.tiles = {.tile_rows = TileRowsOf(weights, group.count),
+                .pairs = reinterpret_cast<uint32_t*>(memory),
+                .sums = kernel.sums_excess != 0 ? sums : nullptr,
+                .excess = kernel.sums_excess,
+                .num_slices = weights.num_slices(),
+                .depth = weights.slice_depth(),
+                .padded_depth = weights.padded_slice_depth()};
+  return fill;
+}
+
+GemmActivations ActivationsOf(const GroupFill& fill) {
+  switch (fill.layout) {
+    case ActivationLayout::kFloats:
+    case ActivationLayout::kRoundedFloats:
+      if (fill.floats == nullptr) return {fill.x.data, fill.x.stride, 1, nullptr, 0};
+      return {fill.floats, fill.x.cols, 1, nullptr, 0};
+    case ActivationLayout::kBFloat16Tiles:
+    case ActivationLayout::kBFloat16Blocks:
+      break;
+  }
+  const ActivationTiles& tiles = fill.tiles;
+  return {tiles.pairs, 2 * tiles.pairs_per_row(), tiles.tile_rows, tiles.sums,
+          tiles.sums_per_row()};
+}
+
+// Runs the tasks of some groups, whose first_task is filled in.
+void RunFills(CpuContext& context, absl::Span<const GroupFill> fills, int64_t num_tasks) {
+  int64_t slice = 0;  // the longest of tiles
+  for (const GroupFill& fill : fills) slice = std::max(slice, fill.tiles.padded_depth);
+  context.pool.ParallelFor(num_tasks, [&](int64_t task, int worker) {
+    const auto after = std::upper_bound(
+        fills.begin(), fills.end(), task,
+        [](int64_t index, const GroupFill& fill) { return index < fill.first_task; });
+    const GroupFill& fill = *(after - 1);
+    auto* rounded =
+        reinterpret_cast<uint32_t*>(context.scratch.Bytes(worker, slice * sizeof(uint32_t)));
+    HWY_DYNAMIC_DISPATCH(RunFill)(fill, task - fill.first_task, rounded);
+  });
+}
+
+}  // namespace
+
+void PrepareGroups(CpuContext& context, absl::Span<const RowGroup> groups,
+                   absl::Span<GemmActivations> out) {
+  size_t bytes = 0;
+  for (const RowGroup& group : groups) bytes += AlignedBytes(group);
+  std::byte* memory = context.operand.Bytes(0, bytes);
+  constexpr size_t kMostGroups = 64;  // that are filled together
+  for (size_t begin = 0; begin < groups.size(); begin += kMostGroups) {
+    std::array<GroupFill, kMostGroups> fills;
+    const size_t count = std::min(kMostGroups, groups.size() - begin);
+    int64_t num_tasks = 0;
+    for (size_t i = 0; i < count; ++i) {
+      const RowGroup& group = groups[begin + i];
+      fills[i] = FillOf(group, memory);
+      fills[i].first_task = num_tasks;
+      num_tasks += fills[i].NumTasks();
+      out[begin + i] = ActivationsOf(fills[i]);
+      memory += AlignedBytes(group);
+    }
+    RunFills(context, {fills.data(), count}, num_tasks);
+  }
+}
+
 GemmActivations PrepareActivations(CpuContext& context, MatrixView x,
                                    const CpuPackedMatrix& weights) {
-  return PrepareActivations(context, x, weights,
-                            context.operand.Bytes(0, BytesOfActivations(weights, x.rows)));
+  GemmActivations activations;
+  PrepareGroups(context, {{.x = x, .count = x.rows, .weights = &weights}}, {&activations, 1});
+  return activations;
 }
 
 GemmActivations PrepareActivations(CpuContext& context, MatrixView x,
                                    const CpuPackedMatrix& weights, std::byte* memory) {
-  const GemmKernel& kernel = weights.kernel();
-  if (kernel.activations == ActivationLayout::kFloats) return {x.data, x.stride, 1, nullptr, 0};
-  if (kernel.activations == ActivationLayout::kRoundedFloats) {
-    auto* const rounded = reinterpret_cast<float*>(memory);
-    HWY_DYNAMIC_DISPATCH(RoundRows)(context, x, rounded);
-    return {rounded, x.cols, 1, nullptr, 0};
-  }
-  const OperandSize size = SizeOfOperand(weights, x.rows);
-  // The pairs, and the sums behind them.
-  auto* sums = reinterpret_cast<float*>(memory + size.pairs * sizeof(uint32_t));
-  const ActivationTiles tiles{.tile_rows = TileRowsOf(weights, x.rows),
-                              .pairs = reinterpret_cast<uint32_t*>(memory),
-                              .sums = kernel.sums_excess != 0 ? sums : nullptr,
-                              .excess = kernel.sums_excess,
-                              .num_slices = weights.num_slices(),
-                              .depth = weights.slice_depth(),
-                              .padded_depth = weights.padded_slice_depth()};
-  if (IsTiled(weights)) {
-    HWY_DYNAMIC_DISPATCH(FillTiles)(context, x, tiles);
-  } else {
-    HWY_DYNAMIC_DISPATCH(FillBlocks)(context, x, tiles);
-  }
-  return {tiles.pairs, 2 * tiles.pairs_per_row(), tiles.tile_rows, tiles.sums,
-          tiles.sums_per_row()};
+  const GroupFill fill = FillOf({.x = x, .count = x.rows, .weights = &weights}, memory);
+  RunFills(context, {&fill, 1}, fill.NumTasks());
+  return ActivationsOf(fill);
+}
+
+MatrixView AsMultiplied(CpuContext& context, MatrixView x, const CpuPackedMatrix& weights,
+                        int64_t first, int64_t total) {
+  if (weights.activations() != ActivationFormat::kFp8) return x;
+  float* const rounded =
+      context.rounded.Floats(0, std::max(total, first + x.rows * x.cols)) + first;
+  ForRowRuns(context, x.rows, x.cols, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      const int64_t depth = weights.slice_depth();
+      for (int64_t k = 0; k < x.cols; k += depth) {
+        RoundSliceToFp8({x.Row(t) + k, static_cast<size_t>(depth)}, rounded + t * x.cols + k);
+      }
+    }
+  });
+  return {rounded, DType::kF32, x.rows, x.cols, x.cols};
+}
+
+void ReserveRounded(CpuContext& context, const CpuPackedMatrix& weights, int64_t max_rows) {
+  if (weights.activations() != ActivationFormat::kFp8) return;
+  context.rounded.Reserve(max_rows * weights.num_inputs());
 }
 
 }  // namespace sluice

@@ -21,6 +21,7 @@ struct PanelColumns {
   const float* up_bias;  // the same of the ups
   bool gated;
   bool add_to_out;
+  GatedClamp clamp;
 };
 
 }  // namespace sluice
@@ -61,6 +62,24 @@ void FinishColumns(const PanelColumns& panel, F f) {
   }
 }
 
+// Activation::kClampedSwiGlu.
+void FinishClamped(const PanelColumns& panel) {
+  for (int64_t r = 0; r < panel.out.rows; ++r) {
+    const float* sums = panel.sums + r * kPanelWidth;
+    float* to = panel.out.Row(r);
+    ForEachVector(panel.out.cols, [&](auto d, int64_t i) HWY_ATTR {
+      const auto limit = hn::Set(d, panel.clamp.limit);
+      const auto gate = hn::Min(Biased(d, sums, panel.bias, i), limit);
+      const auto up = Biased(d, sums + kPanelWidth / 2, panel.up_bias, i);
+      const auto bounded = hn::Max(hn::Min(up, limit), hn::Neg(limit));
+      const auto glu = hn::Mul(gate, Sigmoid(d, hn::Mul(gate, hn::Set(d, panel.clamp.alpha))));
+      auto result = hn::Mul(hn::Add(bounded, hn::Set(d, 1.0f)), glu);
+      if (panel.add_to_out) result = hn::Add(hn::LoadU(d, to + i), result);
+      hn::StoreU(result, d, to + i);
+    });
+  }
+}
+
 void Finish(const PanelColumns& panel, const std::optional<Activation>& activation) {
   if (!activation.has_value()) return FinishColumns(panel, Identity());
   switch (*activation) {
@@ -72,6 +91,21 @@ void Finish(const PanelColumns& panel, const std::optional<Activation>& activati
       return FinishColumns(panel, Gelu());
     case Activation::kGeluTanh:
       return FinishColumns(panel, GeluTanh());
+    case Activation::kClampedSwiGlu:
+      return FinishClamped(panel);
+  }
+}
+
+// acc[rows[r]] += weights[r] * (sums[r] + bias), row by row of kPanelWidth.
+void AddWeighted(const WeightedSums& from, float* sums_of_rows) {
+  for (int64_t r = 0; r < from.count; ++r) {
+    const float* sums = from.sums + r * kPanelWidth;
+    float* to = sums_of_rows + (from.rows == nullptr ? r : from.rows[r]) * kPanelWidth;
+    const float weight = from.weights == nullptr ? 1.0f : from.weights[r];
+    ForEachVector(from.columns, [&](auto d, int64_t i) HWY_ATTR {
+      const auto weighted = hn::Mul(Biased(d, sums, from.bias, i), hn::Set(d, weight));
+      hn::StoreU(hn::Add(hn::LoadU(d, to + i), weighted), d, to + i);
+    });
   }
 }
 
@@ -91,6 +125,7 @@ namespace sluice {
 
 HWY_EXPORT(Finish);
 HWY_EXPORT(Add);
+HWY_EXPORT(AddWeighted);
 
 void FinishPanel(const float* sums, const CpuPackedMatrix& weights, int64_t panel,
                  const GemmEpilogue& epilogue, MatrixView out) {
@@ -102,8 +137,13 @@ void FinishPanel(const float* sums, const CpuPackedMatrix& weights, int64_t pane
     .bias = bias,
     .up_bias = bias == nullptr ? nullptr : bias + weights.num_columns(),
     .gated = weights.gated(),
-    .add_to_out = epilogue.add_to_out},
+    .add_to_out = epilogue.add_to_out,
+    .clamp = epilogue.clamp},
    epilogue.activation);
+}
+
+void AddWeightedSums(const WeightedSums& from, float* sums_of_rows) {
+  HWY_DYNAMIC_DISPATCH(AddWeighted)(from, sums_of_rows);
 }
 
 void AddSums(const float* a, const float* b, int64_t count, float* out) {

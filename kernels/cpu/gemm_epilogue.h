@@ -11,6 +11,20 @@ namespace sluice {
 void FinishPanel(const float* sums, const CpuPackedMatrix& weights, int64_t panel,
                  const GemmEpilogue& epilogue, MatrixView out);
 
+// Sums of some rows with a panel of an expert's weights.
+struct WeightedSums {
+  const float* sums = nullptr;  // [count, kPanelWidth]
+  int64_t count = 0;
+  int64_t columns = 0;             // of the panel
+  const int32_t* rows = nullptr;   // the step's row of each; null: in order
+  const float* weights = nullptr;  // of each; null: 1
+  const float* bias = nullptr;     // of the panel's columns, or null
+};
+
+// Adds every row of sums, plus the bias, times its weight to that of `sums_of_rows`
+// [rows, kPanelWidth].
+void AddWeightedSums(const WeightedSums& from, float* sums_of_rows);
+
 // out[i] = a[i] + b[i]; out may be one of them.
 void AddSums(const float* a, const float* b, int64_t count, float* out);
 

@@ -1,11 +1,27 @@
 #include "kernels/cpu/layer_ops.h"
 
+#include <algorithm>
+
 #include "kernels/check.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/norm.h"
 #include "kernels/cpu/rope.h"
 
 namespace sluice {
+
+namespace {
+
+void Clamp(CpuContext& context, float limit, MatrixView x) {
+  ForRowRuns(context, x.rows, x.cols, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      for (float* value = x.Row(t); value != x.Row(t) + x.cols; ++value) {
+        *value = std::clamp(*value, -limit, limit);
+      }
+    }
+  });
+}
+
+}  // namespace
 
 void ApplyQkNormRopeAndStoreKv(CpuContext& context, MatrixView qkv, const QkNormRopeParams& params,
                                int layer, CpuKvPool& pool) {
@@ -14,12 +30,17 @@ void ApplyQkNormRopeAndStoreKv(CpuContext& context, MatrixView qkv, const QkNorm
   SLUICE_CHECK(qkv.cols == query_width + 2 * kv_width);
   const MatrixView queries = qkv.Columns(0, query_width);
   const MatrixView keys = qkv.Columns(query_width, kv_width);
-  if (params.query_norm != nullptr) {
-    HeadRmsNorm(context, queries, params.head_dim, params.query_norm, params.norm_eps);
-  }
-  if (params.key_norm != nullptr) {
-    HeadRmsNorm(context, keys, params.head_dim, params.key_norm, params.norm_eps);
-  }
+  if (params.clip > 0) Clamp(context, params.clip, qkv);
+  HeadNorm norm{.head_dim = params.head_dim,
+                .weight = params.query_norm,
+                .bias = params.query_norm_bias,
+                .by_head = params.norms_by_head,
+                .centred = params.norms_centred,
+                .eps = params.norm_eps};
+  if (norm.weight != nullptr) NormHeads(context, queries, norm);
+  norm.weight = params.key_norm;
+  norm.bias = params.key_norm_bias;
+  if (norm.weight != nullptr) NormHeads(context, keys, norm);
   if (params.rotations != nullptr) {
     // They are side by side and rotated alike.
     Rope(context, qkv.Columns(0, query_width + kv_width), params.head_dim, *params.rotations,

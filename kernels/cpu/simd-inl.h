@@ -173,6 +173,14 @@ HWY_INLINE hn::Vec<D> Exp(D d, hn::Vec<D> x) {
   return hn::IfThenElse(hn::Eq(x, x), result, x);
 }
 
+// cap * tanh(x / cap) to about 1e-7 of cap. tanh(u) = 1 - 2 / (exp(2u) + 1).
+template <class D>
+HWY_INLINE hn::Vec<D> SoftCapped(D d, hn::Vec<D> x, float cap) {
+  const auto limit = hn::Set(d, cap), one = hn::Set(d, 1.0f), two = hn::Set(d, 2.0f);
+  const auto power = Exp(d, hn::Div(hn::Mul(x, two), limit));
+  return hn::Mul(limit, hn::Sub(one, hn::Div(two, hn::Add(power, one))));
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace sluice
 HWY_AFTER_NAMESPACE();

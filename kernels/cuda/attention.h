@@ -23,6 +23,7 @@ struct AttentionTask {
   int group = 1;
   float scale = 1;
   int64_t window = 0;
+  float softcap = 0;                // AttentionOptions::softcap
   const int32_t* tables = nullptr;  // the segments' block tables one after another
   // Of the device, as the step's plan says; counts lie there, too, so that a step may be recorded.
   const AttentionTile* tiles = nullptr;

@@ -235,6 +235,23 @@ void CudaBackend::Scale(float factor, MatrixView x) {
   Elementwise({.kind = ElementwiseKind::kScale, .x = x, .factor = factor});
 }
 
+void CudaBackend::ScaleRows(const float* factors, MatrixView x) {
+  // A column of factors; nothing writes it.
+  const MatrixView column{const_cast<float*>(factors), DType::kF32, x.rows, 1, 1};
+  Elementwise({.kind = ElementwiseKind::kScaleRows, .x = x, .operand = column});
+}
+
+void CudaBackend::SoftCap(float cap, MatrixView x) {
+  SLUICE_CHECK(cap > 0);
+  Elementwise({.kind = ElementwiseKind::kSoftCap, .x = x, .factor = cap});
+}
+
+// services/model/device_check.h refuses models that need these two.
+void CudaBackend::SumSquares(MatrixView, int, MatrixView) { SLUICE_CHECK(false); }
+void CudaBackend::RmsNormOfPart(MatrixView, MatrixView, int64_t, const float*, float) {
+  SLUICE_CHECK(false);
+}
+
 void CudaBackend::AddResidual(MatrixView x, MatrixView residual) {
   SLUICE_CHECK(x.rows == residual.rows && x.cols == residual.cols);
   Elementwise({.kind = ElementwiseKind::kAdd, .x = residual, .operand = x});

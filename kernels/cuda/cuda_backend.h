@@ -89,6 +89,11 @@ class CudaBackend final : public Backend {
   void PagedAttention(MatrixView q, const KvPool& pool, int layer, const AttentionOptions& options,
                       MatrixView out) override;
   void Scale(float factor, MatrixView x) override;
+  void ScaleRows(const float* factors, MatrixView x) override;
+  void SoftCap(float cap, MatrixView x) override;
+  void SumSquares(MatrixView x, int num_slices, MatrixView out) override;
+  void RmsNormOfPart(MatrixView x, MatrixView squares, int64_t count, const float* weight,
+                     float eps) override;
   void AddResidual(MatrixView x, MatrixView residual) override;
   void TreeAdd(absl::Span<const MatrixView> partials, MatrixView out) override;
   void TreeAddToResidual(absl::Span<const MatrixView> partials,
@@ -117,6 +122,9 @@ class CudaBackend final : public Backend {
   // The same, with `bytes` in it.
   void* Sent(absl::Span<const std::byte> bytes);
   void Elementwise(const ElementwiseTask& task) { kernels().elementwise(stream(), task); }
+  // LayerNorm of every head of x by itself, in place; nothing without weights.
+  void CentreHeads(MatrixView x, const QkNormRopeParams& params, const float* weight,
+                   const float* bias);
   // Enqueues `task`, whose place in the step and the pool is filled in.
   void Store(StoreKvTask task, int layer, const KvPool& pool);
   GemmPlan PlanFor(const WeightImage& weights, int64_t rows) const;

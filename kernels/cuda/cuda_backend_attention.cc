@@ -48,8 +48,16 @@ void CudaBackend::ApplyQkNormRopeAndStoreKv(MatrixView qkv, const QkNormRopePara
   StoreKvTask task{.queries = qkv.Columns(0, query_width),
                    .keys = qkv.Columns(query_width, kv_width),
                    .values = qkv.Columns(query_width + kv_width, kv_width)};
-  task.turn = {
-      .query_norm = params.query_norm, .key_norm = params.key_norm, .norm_eps = params.norm_eps};
+  if (params.norms_centred) {
+    // services/model/device_check.h refuses models whose heads have weights of their own.
+    SLUICE_CHECK(!params.norms_by_head);
+    CentreHeads(task.queries, params, params.query_norm, params.query_norm_bias);
+    CentreHeads(task.keys, params, params.key_norm, params.key_norm_bias);
+    task.turn = {};
+  } else {
+    task.turn = {
+        .query_norm = params.query_norm, .key_norm = params.key_norm, .norm_eps = params.norm_eps};
+  }
   if (params.rotations != nullptr) {
     step_.host().CheckRope(task.queries, params.head_dim, *params.rotations);
     task.turn.cos = params.rotations->cos;
@@ -58,6 +66,18 @@ void CudaBackend::ApplyQkNormRopeAndStoreKv(MatrixView qkv, const QkNormRopePara
     task.turn.interleaved = params.layout == RopeLayout::kInterleaved;
   }
   Store(task, layer, pool);
+}
+
+void CudaBackend::CentreHeads(MatrixView x, const QkNormRopeParams& params, const float* weight,
+                              const float* bias) {
+  if (weight == nullptr) return;
+  kernels().norm(stream(), {.x = x,
+                            .out = x,
+                            .width = params.head_dim,
+                            .weight = weight,
+                            .bias = bias,
+                            .eps = params.norm_eps,
+                            .centred = true});
 }
 
 void CudaBackend::Store(StoreKvTask task, int layer, const KvPool& pool) {
@@ -110,6 +130,7 @@ void CudaBackend::PagedAttention(MatrixView q, const KvPool& pool, int layer,
                      .group = shape.group,
                      .scale = options.scale,
                      .window = options.window,
+                     .softcap = options.softcap,
                      .tables = step_.tables(),
                      .tile_rows = shape.decode_tile_rows};
   Fit(*gpu_, task);

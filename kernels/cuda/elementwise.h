@@ -9,14 +9,16 @@
 namespace sluice::cuda {
 
 enum class ElementwiseKind : uint8_t {
-  kScale,  // x *= factor
-  kAdd,    // x[t, n] += operand[t, n]
+  kScale,      // x *= factor
+  kAdd,        // x[t, n] += operand[t, n]
+  kScaleRows,  // x[t, n] *= operand[t, 0]
+  kSoftCap,    // x = factor * tanh(x / factor)
 };
 
 struct ElementwiseTask {
   ElementwiseKind kind = ElementwiseKind::kAdd;
   MatrixView x;        // [T, N] F32
-  MatrixView operand;  // [1, N] or [T, N] F32
+  MatrixView operand;  // [1, N], [T, N] or, of kScaleRows, [T, 1] F32
   float factor = 1;
 };
 

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <vector>
 
+#include "kernels/attention_splits.h"
 #include "kernels/reference/element.h"
 
 namespace sluice {
@@ -40,19 +42,22 @@ void StoreVector(const float* from, int head_dim, DType dtype, float* to) {
   });
 }
 
-// softmax(scale * q k^T) over positions [first, count); zero before them.
+// softmax(scale * q k^T), scores capped where the options say so, over positions [first, count)
+// and the sink; zero before them.
 std::vector<double> Weights(const float* q, const ReferenceKvPool& pool, int layer, int kv_head,
                             const AttentionSegment& segment, int64_t first, int64_t count,
-                            float scale) {
+                            const AttentionOptions& options, std::optional<double> sink) {
   std::vector<double> weights(count, -std::numeric_limits<double>::infinity());
   for (int64_t position = first; position < count; ++position) {
     const float* key = pool.At(pool.KeyIndex(segment, position, layer, kv_head));
     double score = 0;
     for (int d = 0; d < pool.spec().head_dim; ++d) score += double{q[d]} * key[d];
-    weights[position] = scale * score;
+    weights[position] = options.scale * score;
+    if (options.softcap == 0) continue;
+    weights[position] = options.softcap * std::tanh(weights[position] / options.softcap);
   }
   const double maximum = *std::max_element(weights.begin(), weights.end());
-  double sum = 0;
+  double sum = sink.has_value() ? std::exp(*sink - maximum) : 0;
   for (double& weight : weights) sum += weight = std::exp(weight - maximum);
   for (double& weight : weights) weight /= sum;
   return weights;
@@ -100,11 +105,12 @@ void ReferenceAttention(MatrixView q, const ReferenceKvPool& pool, int layer,
     for (int64_t i = 0; i < segment.num_rows; ++i) {
       const int64_t row = segment.first_row + i;
       const int64_t count = segment.first_position + i + 1;
-      const int64_t first = options.window == 0 ? 0 : std::max<int64_t>(0, count - options.window);
+      const int64_t first = FirstSeenPosition(count - 1, options.window, options.chunk);
       for (int head = 0; head < num_heads; ++head) {
-        const std::vector<double> weights =
-            Weights(q.Row(row) + int64_t{head} * head_dim, pool, layer, head / group, segment,
-                    first, count, options.scale);
+        const std::vector<double> weights = Weights(
+            q.Row(row) + int64_t{head} * head_dim, pool, layer, head / group, segment, first, count,
+            options,
+            options.sinks == nullptr ? std::nullopt : std::optional<double>(options.sinks[head]));
         for (int d = 0; d < value_dim; ++d) {
           double sum = 0;
           for (int64_t position = first; position < count; ++position) {

@@ -16,6 +16,7 @@
 #include "kernels/reference/element.h"
 #include "kernels/reference/primitives.h"
 #include "kernels/reference/reference_attention.h"
+#include "kernels/reference/reference_experts.h"
 #include "kernels/reference/reference_kv_pool.h"
 #include "kernels/reference/reference_sampling.h"
 
@@ -91,9 +92,18 @@ double Activated(Activation activation, double z) {
       return z / 2 * std::erfc(-z / std::sqrt(2.0));
     case Activation::kGeluTanh:
       return z / 2 * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (z + 0.044715 * z * z * z)));
+    case Activation::kClampedSwiGlu:
+      break;  // of a gate and its up together
   }
   SLUICE_CHECK(false);
   return 0;
+}
+
+double ClampedSwiGlu(const GatedClamp& clamp, double gate, double up) {
+  const double limit = clamp.limit;
+  gate = std::min(gate, limit);
+  up = std::clamp(up, -limit, limit);
+  return (up + 1) * gate / (1 + std::exp(-clamp.alpha * gate));
 }
 
 // Larger first, then lower column; NaN below everything else.
@@ -158,6 +168,7 @@ class ReferenceBackend final : public Backend, private LatentOps {
   }
 
   LatentOps* latents() override { return this; }
+  ExpertOps* experts() override { return &experts_; }
 
   void BeginStep(absl::Span<const AttentionSegment> segments, int64_t rows) override {
     step_.Begin(segments, rows);
@@ -184,19 +195,7 @@ class ReferenceBackend final : public Backend, private LatentOps {
 
   void LayerNorm(MatrixView x, const float* weight, const float* bias, float eps,
                  MatrixView out) override {
-    const auto size = static_cast<double>(x.cols);
-    for (int64_t t = 0; t < x.rows; ++t) {
-      const float* row = x.Row(t);
-      const double mean = std::accumulate(row, row + x.cols, 0.0) / size;
-      double squares = 0;
-      for (int64_t h = 0; h < x.cols; ++h) squares += (row[h] - mean) * (row[h] - mean);
-      const double deviation = std::sqrt(squares / size + eps);
-      for (int64_t h = 0; h < x.cols; ++h) {
-        const double shift = bias == nullptr ? 0 : bias[h];
-        const double scaled = (row[h] - mean) / deviation * weight[h];
-        StoreElement(out, t, h, static_cast<float>(scaled + shift));
-      }
-    }
+    reference::LayerNorm(x, weight, bias, eps, out);
   }
 
   void Gemm(MatrixView x, const PackedMatrix& weights, MatrixView out,
@@ -208,8 +207,13 @@ class ReferenceBackend final : public Backend, private LatentOps {
       const std::vector<float> row = matrix.Operand(x, t);
       for (int64_t n = 0; n < out.cols; ++n) {
         double result = Sum(row, matrix, n, epilogue.bias);
-        if (epilogue.activation.has_value()) result = Activated(*epilogue.activation, result);
-        if (matrix.gated()) result *= Sum(row, matrix, out.cols + n, epilogue.bias);
+        const double up = matrix.gated() ? Sum(row, matrix, out.cols + n, epilogue.bias) : 1;
+        if (epilogue.activation == Activation::kClampedSwiGlu) {
+          result = ClampedSwiGlu(epilogue.clamp, result, up);
+        } else {
+          if (epilogue.activation.has_value()) result = Activated(*epilogue.activation, result);
+          if (matrix.gated()) result *= up;
+        }
         const auto rounded = static_cast<float>(result);
         StoreElement(out, t, n, epilogue.add_to_out ? LoadElement(out, t, n) + rounded : rounded);
       }
@@ -221,14 +225,11 @@ class ReferenceBackend final : public Backend, private LatentOps {
     const int64_t query_width = int64_t{params.num_heads} * params.head_dim;
     const int64_t kv_width = int64_t{params.num_kv_heads} * params.head_dim;
     SLUICE_CHECK(qkv.cols == query_width + 2 * kv_width);
+    if (params.clip > 0) reference::Clamp(params.clip, qkv);
     const MatrixView queries = qkv.Columns(0, query_width);
     const MatrixView keys = qkv.Columns(query_width, kv_width);
-    if (params.query_norm != nullptr) {
-      reference::HeadRmsNorm(queries, params.head_dim, params.query_norm, params.norm_eps);
-    }
-    if (params.key_norm != nullptr) {
-      reference::HeadRmsNorm(keys, params.head_dim, params.key_norm, params.norm_eps);
-    }
+    if (params.query_norm != nullptr) reference::NormQueryHeads(queries, params);
+    if (params.key_norm != nullptr) reference::NormKeyHeads(keys, params);
     if (params.rotations != nullptr) {
       reference::Rope(queries, params.head_dim, *params.rotations, params.layout, step_);
       reference::Rope(keys, params.head_dim, *params.rotations, params.layout, step_);
@@ -250,6 +251,37 @@ class ReferenceBackend final : public Backend, private LatentOps {
   void Scale(float factor, MatrixView x) override {
     for (int64_t t = 0; t < x.rows; ++t) {
       for (int64_t n = 0; n < x.cols; ++n) x.Row(t)[n] *= factor;
+    }
+  }
+
+  void ScaleRows(const float* factors, MatrixView x) override {
+    for (int64_t t = 0; t < x.rows; ++t) Scale(factors[t], x.Rows(t, 1));
+  }
+
+  void SoftCap(float cap, MatrixView x) override {
+    for (int64_t t = 0; t < x.rows; ++t) {
+      for (int64_t n = 0; n < x.cols; ++n) {
+        float& element = x.Row(t)[n];
+        element = static_cast<float>(cap * std::tanh(double{element} / cap));
+      }
+    }
+  }
+
+  void SumSquares(MatrixView x, int /*num_slices*/, MatrixView out) override {
+    for (int64_t t = 0; t < x.rows; ++t) {
+      double squares = 0;
+      for (int64_t n = 0; n < x.cols; ++n) squares += double{x.Row(t)[n]} * x.Row(t)[n];
+      *out.Row(t) = static_cast<float>(squares);
+    }
+  }
+
+  void RmsNormOfPart(MatrixView x, MatrixView squares, int64_t count, const float* weight,
+                     float eps) override {
+    for (int64_t t = 0; t < x.rows; ++t) {
+      const double rms = std::sqrt(*squares.Row(t) / static_cast<double>(count) + eps);
+      for (int64_t n = 0; n < x.cols; ++n) {
+        x.Row(t)[n] = static_cast<float>(x.Row(t)[n] / rms * weight[n]);
+      }
     }
   }
 
@@ -345,6 +377,7 @@ class ReferenceBackend final : public Backend, private LatentOps {
   }
 
   const DType operand_dtype_;
+  ReferenceExperts experts_{*this};
   HostStep step_;
 };
 

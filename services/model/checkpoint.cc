@@ -34,12 +34,21 @@ bool IsAccepted(const StoredType& type, const char* accepted) {
 // A vector may be stored as [N] or as [N, 1]: the same bytes.
 bool HasShape(const StoredTensor& tensor, MatrixShape expected) {
   const std::vector<uint64_t>& shape = tensor.shape;
+  if (expected.matrices > 0) {
+    return shape == std::vector<uint64_t>{static_cast<uint64_t>(expected.matrices),
+                                          static_cast<uint64_t>(expected.rows / expected.matrices),
+                                          static_cast<uint64_t>(expected.columns)};
+  }
   if (shape.empty() || shape[0] != static_cast<uint64_t>(expected.rows)) return false;
   if (shape.size() == 1) return expected.columns == 1;
   return shape.size() == 2 && shape[1] == static_cast<uint64_t>(expected.columns);
 }
 
 std::string ShapeText(MatrixShape shape) {
+  if (shape.matrices > 0) {
+    return absl::StrCat("[", shape.matrices, ", ", shape.rows / shape.matrices, ", ", shape.columns,
+                        "]");
+  }
   return shape.columns == 1 ? absl::StrCat("[", shape.rows, "]")
                             : absl::StrCat("[", shape.rows, ", ", shape.columns, "]");
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -175,6 +176,34 @@ void MapWindowOfSomeLayers(JsonFields& fields, int otherwise,
     const bool windowed = layer_types.has_value() ? (*layer_types)[layer] : is_windowed(layer);
     config.layers[layer].attention.window = windowed ? *window : 0;
   }
+}
+
+std::vector<bool> MapAlternatingWindows(JsonFields& fields, int otherwise, int pattern,
+                                        ModelConfig& config) {
+  for (const char* name : {"sliding_window_pattern", "_sliding_window_pattern"}) {
+    pattern = fields.OptionalInt(name, 1, kMaxLayers).value_or(pattern);
+  }
+  const int window = ReadWindow(fields, otherwise).value_or(0);
+  std::optional<std::vector<bool>> windowed = ReadLayerTypes(fields, config.num_layers());
+  if (!windowed.has_value()) {
+    windowed.emplace();
+    for (int layer = 1; layer <= config.num_layers(); ++layer) {
+      windowed->push_back(layer % pattern != 0);
+    }
+  }
+  for (int layer = 0; layer < config.num_layers(); ++layer) {
+    config.layers[layer].attention.window = (*windowed)[layer] ? window : 0;
+  }
+  return *std::move(windowed);
+}
+
+float ReadSoftCap(JsonFields& fields, const char* name, float otherwise) {
+  if (fields.IsNull(name)) return 0;
+  return static_cast<float>(fields.NumberAbove(name, 0, 1e6).value_or(otherwise));
+}
+
+float ReadFactor(JsonFields& fields, const char* name, double otherwise) {
+  return static_cast<float>(fields.NumberAbove(name, 0, 1e6).value_or(otherwise));
 }
 
 void MapLayersWithoutRope(JsonFields& fields, int interval, ModelConfig& config) {

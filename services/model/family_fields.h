@@ -4,6 +4,7 @@
 
 #include <initializer_list>
 #include <string>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "services/model/json_fields.h"
@@ -47,6 +48,18 @@ void MapWindow(JsonFields& fields, int otherwise, ModelConfig& config);
 // file has none. `otherwise` as above.
 void MapWindowOfSomeLayers(JsonFields& fields, int otherwise,
                            absl::FunctionRef<bool(int layer)> is_windowed, ModelConfig& config);
+
+// Which layers have a window, and gives them the file's `sliding_window`, `otherwise` where it has
+// none, null for all positions: those that layer_types names or, without it, all but every
+// `sliding_window_pattern`th one, `pattern` by default. REQUIRES: SetLayers.
+std::vector<bool> MapAlternatingWindows(JsonFields& fields, int otherwise, int pattern,
+                                        ModelConfig& config);
+
+// The cap in field `name`: 0, none, where it is null, and `otherwise` where it is absent.
+float ReadSoftCap(JsonFields& fields, const char* name, float otherwise);
+
+// A factor above 0, `otherwise` where the file has none.
+float ReadFactor(JsonFields& fields, const char* name, double otherwise);
 
 // Removes the rotation of the layers that `no_rope_layers` has a 0 for or, where the file has no
 // such list, of every `no_rope_layer_interval`th one, `interval` by default. REQUIRES: SetLayers.

@@ -1,14 +1,12 @@
-#include "services/model/family_latent.h"
-
-#include <cmath>
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
+#include "services/model/families.h"
 #include "services/model/family_fields.h"
 
 namespace sluice {
 
-constexpr TensorNames kDeepSeekNames = {
+constinit const TensorNames kDeepSeekNames = {
     .embedding = "model.embed_tokens",
     .final_norm = "model.norm",
     .head = "lm_head",
@@ -26,6 +24,14 @@ constexpr TensorNames kDeepSeekNames = {
     .gate = "mlp.gate_proj",
     .up = "mlp.up_proj",
     .down = "mlp.down_proj",
+    .router = "mlp.gate",
+    .choice_bias = "mlp.gate.e_score_correction_bias",
+    .expert_gate = "mlp.experts.$1.gate_proj",
+    .expert_up = "mlp.experts.$1.up_proj",
+    .expert_down = "mlp.experts.$1.down_proj",
+    .shared_gate = "mlp.shared_experts.gate_proj",
+    .shared_up = "mlp.shared_experts.up_proj",
+    .shared_down = "mlp.shared_experts.down_proj",
 };
 
 namespace {
@@ -34,7 +40,6 @@ namespace {
 struct LatentDefaults {
   LatentSpec attention;
   double norm_eps = 1e-6;
-  int first_mixture = 0;  // first_k_dense_replace
 };
 
 int EvenInt(JsonFields& fields, const char* name, int otherwise) {
@@ -80,22 +85,6 @@ LayerSpec MapLatentSizes(JsonFields& fields, const LatentSpec& latent, ModelConf
   return layer;
 }
 
-// Layers from first_k_dense_replace on, those whose index moe_layer_freq divides, are mixtures of
-// experts.
-void MapLatentMixtures(JsonFields& fields, int first_mixture, ModelConfig& config) {
-  const int first =
-      fields.OptionalInt("first_k_dense_replace", 0, kMaxLayers).value_or(first_mixture);
-  const int interval = fields.OptionalInt("moe_layer_freq", 1, kMaxLayers).value_or(1);
-  for (int index = first; index < config.num_layers(); ++index) {
-    if (index % interval != 0) continue;
-    fields.Fail(absl::StrCat("layer ", index,
-                             " is a mixture of experts; accepted with latent "
-                             "attention: dense layers alone"),
-                absl::StatusCode::kUnimplemented);
-    return;
-  }
-}
-
 void MapLatentFamily(JsonFields& fields, const LatentDefaults& defaults, ModelConfig& config) {
   const LatentSpec latent = ReadLatent(fields, defaults.attention);
   LayerSpec layer = MapLatentSizes(fields, latent, config);
@@ -107,7 +96,7 @@ void MapLatentFamily(JsonFields& fields, const LatentDefaults& defaults, ModelCo
   MapRmsNorm(fields, {"rms_norm_eps"}, defaults.norm_eps, config);
   config.tied_embeddings = ReadBool(fields, "tie_word_embeddings", false);
   SetLayers(layer, config);
-  MapLatentMixtures(fields, defaults.first_mixture, config);
+  MapDeepseekMixtures(fields, config);
 }
 
 constexpr LatentSpec kDeepSeekLatent = {
@@ -117,16 +106,12 @@ constexpr LatentSpec kGlmLatent = {
 
 }  // namespace
 
-void MapDeepSeekV2(JsonFields& fields, ModelConfig& config) {
+void MapDeepSeek(JsonFields& fields, ModelConfig& config) {
   MapLatentFamily(fields, {.attention = kDeepSeekLatent}, config);
 }
 
-void MapDeepSeekV3(JsonFields& fields, ModelConfig& config) {
-  MapLatentFamily(fields, {.attention = kDeepSeekLatent, .first_mixture = 3}, config);
-}
-
 void MapGlm4MoeLite(JsonFields& fields, ModelConfig& config) {
-  MapLatentFamily(fields, {.attention = kGlmLatent, .norm_eps = 1e-5, .first_mixture = 1}, config);
+  MapLatentFamily(fields, {.attention = kGlmLatent, .norm_eps = 1e-5}, config);
 }
 
 }  // namespace sluice

@@ -3,10 +3,12 @@
 // model may differ in any of it.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <variant>
 
 #include "kernels/activation.h"
+#include "kernels/routing.h"
 
 namespace sluice {
 
@@ -27,14 +29,37 @@ struct LatentSpec {
   int stored_dim() const { return rank + rope_dim; }  // numbers cached of a position
 };
 
+// What normalises queries and keys, before they are rotated.
+enum class QkNormKind : uint8_t {
+  kHeadRms,       // RMSNorm of every head by itself; all heads share weights [D]
+  kPlainHeadRms,  // the same without weights, to which rotation makes no difference
+  kWholeRms,      // RMSNorm of all heads of a row as one vector; weights [Nq * D] and [Nkv * D]
+  kHeadLayer,     // LayerNorm of every head by itself; all heads share weights and biases [D]
+  kOwnHeadLayer,  // LayerNorm without biases of every head by itself; weights [Nq, D] and [Nkv, D]
+};
+
+// The query of position p is multiplied by 1 + beta * log(1 + floor((p + offset) / unit)).
+struct QueryGrowth {
+  float beta = 0;
+  int unit = 1;  // positions, >= 1
+  int offset = 0;
+};
+
 struct AttentionSpec {
   float scale = 0;  // of query-key products, > 0; mostly 1 / sqrt(D)
   int window = 0;   // newest positions a query sees, its own included, >= 1; 0: all
+  // A scaled score s becomes softcap * tanh(s / softcap), > 0; 0: it stays as it is.
+  float softcap = 0;
+  std::optional<QueryGrowth> growth;  // applied after the rotation; none: queries stay as they are
   // ModelConfig::ropes[*rope] rotates queries and keys; none: no rotation.
   std::optional<int> rope;
-  bool qk_norm = false;   // RMSNorm of every query and key head by itself, before it is rotated
+  bool qk_norm = false;  // queries and keys are normalised, as qk_norm_kind says
+  QkNormKind qk_norm_kind = QkNormKind::kHeadRms;
   bool qkv_bias = false;  // on the query, key and value projections
   bool o_bias = false;    // on the output projection
+  float clip = 0;      // queries, keys and values are clamped to -clip .. clip, > 0; 0: they stay
+  int chunk = 0;       // positions, >= 1: a query sees those of its own run of so many; 0: all
+  bool sinks = false;  // each head has a score that takes part in the softmax and has no value
   // None: queries, keys and values by head. Of all layers of a model or of none.
   std::optional<LatentSpec> latent;
 };
@@ -45,17 +70,59 @@ struct DenseMlpSpec {
   Activation activation = Activation::kSilu;
   bool gated = true;
   bool bias = false;  // on gate, up and down
+  GatedClamp clamp;   // of Activation::kClampedSwiGlu
+};
+
+// How a row's experts are chosen: RouteParams (kernels/routing.h) says what each field means.
+struct RouterSpec {
+  int num_experts = 0;  // E, >= 1
+  int num_chosen = 0;   // k, in [1, E]
+  bool bias = false;    // on the router's outputs
+  RouterScores scores = RouterScores::kSoftmax;
+  bool choice_bias = false;
+  int num_groups = 1;
+  int num_kept_groups = 1;
+  int num_best_of_group = 1;
+  bool normalised = false;
+  float least_sum = 0;
+  float factor = 1;
+};
+
+// The sum of a few experts' results, each times its weight, and of the shared expert's.
+struct MixtureSpec {
+  RouterSpec router;
+  DenseMlpSpec expert;         // every one of them
+  bool weighs_inputs = false;  // weights are of what experts read instead of their results
+  int shared_width = 0;        // columns of an expert that takes part in every row; 0: none
+  bool shared_score = false;   // whose weight is the sigmoid of a product
 };
 
 // The kinds of MLP. Code that depends on the kind visits it, so that the compiler reports every
 // place that a further kind concerns.
-using MlpSpec = std::variant<DenseMlpSpec>;
+using MlpSpec = std::variant<DenseMlpSpec, MixtureSpec>;
+
+// Which norms [H] a layer has, of ModelConfig::norm's kind.
+struct LayerNorms {
+  bool before_attention = true;  // without it, attention reads the residual stream itself
+  // Without it the MLP reads the residual stream itself or, in a layer with parallel branches, what
+  // attention reads.
+  bool before_mlp = true;
+  bool after_attention = false;  // of what attention adds to the residual stream
+  bool after_mlp = false;        // of what the MLP adds to it
+};
 
 struct LayerSpec {
   AttentionSpec attention;
   MlpSpec mlp;
   bool parallel_residual = false;  // attention and MLP both read the layer's input
+  LayerNorms norms;
+  float residual_multiplier = 1;  // of what attention and MLP add, after its norm
 };
+
+// Null where the layer's MLP is no mixture.
+inline const MixtureSpec* MixtureOf(const LayerSpec& layer) {
+  return std::get_if<MixtureSpec>(&layer.mlp);
+}
 
 // REQUIRES: the layer's MLP is dense.
 inline DenseMlpSpec& DenseMlpOf(LayerSpec& layer) { return std::get<DenseMlpSpec>(layer.mlp); }

@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "services/model/checkpoint.h"
+#include "services/model/model_families.h"
 #include "services/model/tensor_convert.h"
+#include "services/model/tensor_place.h"
 
 namespace sluice {
 namespace {
@@ -50,10 +53,14 @@ absl::StatusOr<std::vector<std::string>> CheckModelFiles(const std::string& fold
                                                          const ModelConfig& config) {
   const absl::StatusOr<Checkpoint> checkpoint = Checkpoint::Open(folder);
   if (!checkpoint.ok()) return checkpoint.status();
+  std::optional<TensorPlaces> places;
+  const ModelFamily* family = FindModelFamily(config.model_type);
+  if (family != nullptr) places.emplace(config, *family->names, *checkpoint);
   int last_layer = -1;
   for (const SafetensorsFile& file : checkpoint->files()) {
     for (const auto& [name, tensor] : file.contents().tensors) {
       if (!absl::EndsWith(name, ".weight") || !IsPlain(tensor)) continue;
+      if (LayerOf(name) >= 0 && places.has_value() && !places->IsOfLayer(name)) continue;
       last_layer = std::max(last_layer, LayerOf(name));
       if (LayerOf(name) >= config.num_layers() || LooksFinite(tensor)) continue;
       return absl::DataLossError(

@@ -16,6 +16,35 @@
 namespace sluice {
 namespace {
 
+// The text model's own configuration in a file that describes several models (text, images, ...),
+// with what such files say outside it for all of them; nullopt where there is only one model.
+std::optional<nlohmann::json> TextConfig(const nlohmann::json& all) {
+  const auto inner = all.find("text_config");
+  if (inner == all.end() || !inner->is_object()) return std::nullopt;
+  nlohmann::json text = *inner;
+  const auto take = [&](const char* name, const nlohmann::json& value) {
+    if (!text.contains(name) || text[name].is_null()) text[name] = value;
+  };
+  for (const char* name :
+       {"quantization_config", "bos_token_id", "eos_token_id", "tie_word_embeddings"}) {
+    if (all.contains(name)) take(name, all[name]);
+  }
+  const auto model_type = all.find("model_type");
+  if (model_type != all.end() && model_type->is_string()) {
+    take("model_type", model_type->get<std::string>() + "_text");
+  }
+  return text;
+}
+
+// Fills in what files of the family leave out.
+void AddDefaults(const ModelFamily& family, nlohmann::json& config) {
+  if (family.defaults == nullptr) return;
+  const nlohmann::json defaults = nlohmann::json::parse(family.defaults);
+  for (const auto& [name, value] : defaults.items()) {
+    if (!config.contains(name)) config[name] = value;
+  }
+}
+
 const ModelFamily* FamilyOf(JsonFields& fields) {
   const std::optional<std::string> model_type = fields.String("model_type");
   if (!model_type.has_value()) {
@@ -78,11 +107,14 @@ absl::StatusOr<ModelConfig> ParseModelConfig(const std::string& config_text,
                                              const std::string& source,
                                              const ModelOverrides& overrides) {
   const std::string config_path = PathIn(source, "config.json");
-  const auto config_json = ParseJson(config_text, config_path);
+  auto config_json = ParseJson(config_text, config_path);
   if (!config_json.ok()) return config_json.status();
-  JsonFields fields(config_path, *config_json);
+  std::optional<nlohmann::json> text = TextConfig(*config_json);
+  nlohmann::json& object = text.has_value() ? *text : *config_json;
+  JsonFields fields(config_path, object, text.has_value() ? "text_config." : "");
   const ModelFamily* family = FamilyOf(fields);
   if (family == nullptr) return fields.status();
+  AddDefaults(*family, object);
   ModelConfig config;
   config.quantization = ReadQuantization(fields);
   config.model_type = family->model_type;

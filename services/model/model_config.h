@@ -61,7 +61,7 @@ struct ModelConfig {
   std::vector<LayerSpec> layers;  // [L], at least one
   std::vector<RopeConfig> ropes;  // rotations that layers name by index
 
-  // Of all norms: two in each layer and the final one.
+  // Of all norms: those in each layer and the final one.
   NormKind norm = NormKind::kRmsNorm;
   float norm_eps = 0;            // > 0
   bool norm_bias = false;        // LayerNorms have one
@@ -70,6 +70,10 @@ struct ModelConfig {
   PositionKind position = PositionKind::kNone;
   bool tied_embeddings = false;  // the LM head is the embedding table
   float embedding_scale = 1;     // token embeddings are multiplied by it
+  bool head_bias = false;        // of the LM head
+  float logit_scale = 1;         // logits are multiplied by it
+  // A scaled logit z becomes logit_softcap * tanh(z / logit_softcap), > 0; 0: it stays as it is.
+  float logit_softcap = 0;
 
   std::optional<Quantization> quantization;  // of the files; none: they hold plain numbers
 
@@ -100,7 +104,8 @@ struct ModelOverrides {
 };
 
 // Reads `folder`/config.json and, where it exists, `folder`/generation_config.json, whose token ids
-// win over those of config.json. Fields that no family here knows are ignored.
+// win over those of config.json. Where config.json describes several models, such as one of text
+// and one of images, it is that of its `text_config`. Fields that no family here knows are ignored.
 // Errors name the file, the field, its value and what is accepted: NOT_FOUND (folder or config.json
 // missing), INVALID_ARGUMENT (not JSON, a field missing, of the wrong type, out of range or at odds
 // with another), UNIMPLEMENTED (a model_type, activation, RoPE scaling or quantization that is not

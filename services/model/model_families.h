@@ -18,6 +18,8 @@ struct ModelFamily {
   void (*map)(JsonFields& fields, ModelConfig& config);
   const TensorNames* names;
   RopeDefaults rope;
+  // An object of JSON: the values of fields that files of this family leave out; null: none.
+  const char* defaults = nullptr;
 };
 
 // nullptr where no family has that model_type.

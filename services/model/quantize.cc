@@ -68,7 +68,7 @@ bool IsNoWeight(const std::string& name) {
 QuantizeResult ResultOf(const std::vector<Transfer>& transfers, const WeightSource& source) {
   QuantizeResult result;
   for (const Transfer& transfer : transfers) {
-    result.bytes_read += source.BytesOf(transfer.from, WholeOf(transfer.from.stored));
+    result.bytes_read += source.BytesOf(transfer.from, WholeOf(transfer.to.stored));
     result.bytes_written += transfer.num_bytes();
     if (transfer.is_matrix()) ++(transfer.quantized() ? result.num_quantized : result.num_kept);
   }

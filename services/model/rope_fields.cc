@@ -211,6 +211,10 @@ std::optional<double> FirstNumberAbove0(JsonFields& fields,
   return std::nullopt;
 }
 
+// What rope_parameters calls the layers of the first and of the second rotation.
+constexpr char kFullLayers[] = "full_attention";
+constexpr char kWindowedLayers[] = "sliding_attention";
+
 void RefuseTablesByLayer(JsonFields& scaling, const nlohmann::json& object) {
   for (const auto& [name, value] : object.items()) {
     if (value.is_object()) {
@@ -220,11 +224,11 @@ void RefuseTablesByLayer(JsonFields& scaling, const nlohmann::json& object) {
   }
 }
 
-void MapDim(JsonFields& fields, double fraction, ModelConfig& config) {
+void MapDim(JsonFields& fields, double fraction, const ModelConfig& config, RopeConfig& rope) {
   const LatentSpec* const latent = config.latent();
   const int width = latent != nullptr ? latent->rope_dim : config.head_dim;
   const int dim = static_cast<int>(width * fraction);
-  config.ropes.front().dim = dim;
+  rope.dim = dim;
   if (dim >= 2 && dim % 2 == 0) return;
   const std::string accepted = "an even head_dim, as rotary positions turn pairs";
   if (fraction != 1) {
@@ -241,8 +245,7 @@ void MapDim(JsonFields& fields, double fraction, ModelConfig& config) {
 }
 
 void MapScaling(JsonFields& fields, const RopeDefaults& defaults, JsonFields& scaling,
-                ModelConfig& config) {
-  RopeConfig& rope = config.ropes.front();
+                RopeConfig& rope, ModelConfig& config) {
   const char* key = scaling.Has("rope_type") ? "rope_type" : "type";
   std::string type = scaling.String(key).value_or("default");
   if (defaults.every_list_long && (type == "su" || type == "yarn")) type = "longrope";
@@ -262,6 +265,7 @@ void MapScaling(JsonFields& fields, const RopeDefaults& defaults, JsonFields& sc
   // The one rule that is written in terms of max_position_embeddings.
   if (rope.scaling == RopeScaling::kDynamicNtk) rope.original_positions = config.max_positions;
   ScalingReader(scaling, config.max_positions, rope).Read();
+  if (defaults.names_reach && rope.scaling != RopeScaling::kDynamicNtk) return;
   const double reach = Reach(rope, config.max_positions, names_original);
   if (reach > kMaxPositions) {
     scaling.Reject("factor", absl::StrCat("one that reaches at most ", kMaxPositions,
@@ -271,6 +275,51 @@ void MapScaling(JsonFields& fields, const RopeDefaults& defaults, JsonFields& sc
   config.max_positions = static_cast<int>(reach);
 }
 
+// Fills in one rotation from the file and, where it is there, from `own`, the object of it alone.
+// `scaling` (may be null) takes the place of `own` as what scales.
+void MapOneRope(JsonFields& fields, const RopeDefaults& defaults, JsonFields* own,
+                JsonFields* scaling, RopeConfig& rope, ModelConfig& config) {
+  double fraction = FirstNumberAbove0(fields, {"partial_rotary_factor", "rotary_pct"}, 1)
+                        .value_or(defaults.turned_fraction);
+  rope.original_positions = config.max_positions;
+  if (own != nullptr) {
+    rope.theta = own->NumberAbove("rope_theta", 0, kMaxTheta).value_or(rope.theta);
+    fraction = own->NumberAbove("partial_rotary_factor", 0, 1).value_or(fraction);
+  }
+  MapDim(fields, fraction, config, rope);
+  JsonFields* chosen = scaling != nullptr ? scaling : own;
+  if (fields.status().ok() && chosen != nullptr && chosen->status().ok()) {
+    MapScaling(fields, defaults, *chosen, rope, config);
+  }
+}
+
+// The rotations of full and of windowed layers, from an object for each.
+void MapRopesByKind(JsonFields& fields, const RopeDefaults& defaults, JsonFields& by_kind,
+                    JsonFields* scaling, ModelConfig& config) {
+  for (const char* kind : {kFullLayers, kWindowedLayers}) {
+    if (!by_kind.Has(kind)) by_kind.Reject(kind, "an object, as of the other kind of layers");
+    if (!by_kind.status().ok()) return;
+    const bool is_full = kind == kFullLayers;
+    JsonFields own = by_kind.Inner(kind);
+    if (own.status().ok()) {
+      MapOneRope(fields, defaults, &own, is_full ? scaling : nullptr, config.ropes[is_full ? 0 : 1],
+                 config);
+    }
+    by_kind.Adopt(own);
+  }
+}
+
+// That of windowed layers where the file has no object for it.
+void MapLocalRope(JsonFields& fields, const RopeDefaults& defaults, ModelConfig& config) {
+  RopeConfig& local = config.ropes[1];
+  if (defaults.local_theta == nullptr) {
+    local.theta = config.ropes[0].theta;
+  } else {
+    local.theta = fields.NumberAbove(defaults.local_theta, 0, kMaxTheta).value_or(local.theta);
+  }
+  MapOneRope(fields, defaults, nullptr, nullptr, local, config);
+}
+
 }  // namespace
 
 void MapRope(JsonFields& fields, const RopeDefaults& defaults, JsonFields* scaling,
@@ -278,22 +327,18 @@ void MapRope(JsonFields& fields, const RopeDefaults& defaults, JsonFields* scali
   RopeConfig& rope = config.ropes.front();
   rope.theta =
       FirstNumberAbove0(fields, {"rope_theta", "rotary_emb_base"}, kMaxTheta).value_or(rope.theta);
-  double fraction = FirstNumberAbove0(fields, {"partial_rotary_factor", "rotary_pct"}, 1)
-                        .value_or(defaults.turned_fraction);
-  rope.original_positions = config.max_positions;
   // Files that have both repeat themselves.
   const char* name = fields.Has("rope_scaling") ? "rope_scaling" : "rope_parameters";
+  const bool has_local = config.ropes.size() > 1;
   std::optional<JsonFields> own;
-  if (fields.Has(name)) {
-    own.emplace(fields.Inner(name));
-    if (own->status().ok()) RefuseTablesByLayer(*own, *fields.Get(name));
-    rope.theta = own->NumberAbove("rope_theta", 0, kMaxTheta).value_or(rope.theta);
-    fraction = own->NumberAbove("partial_rotary_factor", 0, 1).value_or(fraction);
-  }
-  MapDim(fields, fraction, config);
-  JsonFields* chosen = scaling != nullptr ? scaling : own.has_value() ? &*own : nullptr;
-  if (fields.status().ok() && chosen != nullptr && chosen->status().ok()) {
-    MapScaling(fields, defaults, *chosen, config);
+  if (fields.Has(name)) own.emplace(fields.Inner(name));
+  const bool is_read = own.has_value() && own->status().ok();
+  if (is_read && has_local && own->Has(kFullLayers)) {
+    MapRopesByKind(fields, defaults, *own, scaling, config);
+  } else {
+    if (is_read) RefuseTablesByLayer(*own, *fields.Get(name));
+    MapOneRope(fields, defaults, own.has_value() ? &*own : nullptr, scaling, rope, config);
+    if (has_local && fields.status().ok()) MapLocalRope(fields, defaults, config);
   }
   for (LayerSpec& layer : config.layers) {
     if (layer.attention.latent.has_value()) {

@@ -1,25 +1,20 @@
 #include "services/model/shard_plan.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <variant>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "kernels/weight_format.h"
 
 namespace sluice {
 namespace {
 
 constexpr int kRankCounts[] = {1, 2, 4, 8};
 constexpr int kMaxSlices = 8;
-
-// The largest power of two, at most 8, that divides `count`.
-int NumSlices(int count) {
-  int slices = kMaxSlices;
-  while (count % slices != 0) slices /= 2;
-  return slices;
-}
 
 // Part `index` of [0, size) cut into `parts` as even as possible, the first ones an element longer.
 IndexRange EvenPart(int size, int parts, int index) {
@@ -33,6 +28,12 @@ IndexRange EvenPart(int size, int parts, int index) {
 std::string ReasonAgainst(const DenseMlpSpec& mlp, int ranks) {
   if (mlp.width % ranks == 0) return "";
   return absl::StrCat("it does not divide intermediate_size, ", mlp.width);
+}
+std::string ReasonAgainst(const MixtureSpec& mixture, int ranks) {
+  if (NumSlicesOf(mixture) % ranks == 0) return "";
+  return absl::StrCat("it does not divide ", NumSlicesOf(mixture),
+                      ", the parts that the columns of experts, ", mixture.expert.width,
+                      ", are cut into");
 }
 
 // Why `ranks` can't share the model, or "" where they can. `ranks` is one of kRankCounts.
@@ -94,9 +95,29 @@ ReductionSlices SlicesOf(int num_slices, int k, const ShardPlacement& placement)
 
 }  // namespace
 
+int NumReductionSlices(int count) {
+  int slices = kMaxSlices;
+  while (count % slices != 0) slices /= 2;
+  return slices;
+}
+
 MlpPart ShardPlan::MlpOf(int width) const {
   return {.columns = EvenPart(width, placement.num_ranks, placement.rank),
-          .down_proj = SlicesOf(NumSlices(width), width, placement)};
+          .down_proj = SlicesOf(NumReductionSlices(width), width, placement)};
+}
+
+MlpPart ShardPlan::MlpOf(const MixtureSpec& mixture, int width) const {
+  return {.columns = EvenPart(width, placement.num_ranks, placement.rank),
+          .down_proj = SlicesOf(NumSlicesOf(mixture), width, placement)};
+}
+
+int NumSlicesOf(const MixtureSpec& mixture) {
+  const int width = mixture.expert.width, shared = mixture.shared_width;
+  const bool has_groups = width % kWeightGroup == 0 && shared % kWeightGroup == 0;
+  const int columns = std::gcd(width, shared);
+  const int of_groups =
+      has_groups ? NumReductionSlices(columns / static_cast<int>(kWeightGroup)) : 1;
+  return of_groups > 1 ? of_groups : NumReductionSlices(columns);
 }
 
 absl::StatusOr<ShardPlan> MakeShardPlan(const ModelConfig& config,
@@ -108,7 +129,7 @@ absl::StatusOr<ShardPlan> MakeShardPlan(const ModelConfig& config,
   plan.layers = EvenPart(config.num_layers(), placement.num_stages, placement.stage);
   plan.heads = EvenPart(config.num_heads, ranks, placement.rank);
   plan.kv_heads = KvHeadsOf(config, plan.heads);
-  plan.o_proj = SlicesOf(NumSlices(config.num_heads), config.value_width(), placement);
+  plan.o_proj = SlicesOf(NumReductionSlices(config.num_heads), config.value_width(), placement);
   return plan;
 }
 

@@ -30,6 +30,10 @@ struct ReductionSlices {
   IndexRange slices;   // this rank's; num_slices / num_ranks of them
 };
 
+// The number of slices of `count` things that are not cut themselves: the largest power of two, at
+// most 8, that divides it. REQUIRES: count >= 1.
+int NumReductionSlices(int count);
+
 // A rank's part of an MLP of F columns.
 struct MlpPart {
   IndexRange columns;         // of [0, F)
@@ -44,9 +48,16 @@ struct ShardPlan {
                            // there are fewer KV heads than ranks; each keeps its own copy
   ReductionSlices o_proj;  // K = the values of all heads, cut between heads
 
-  // REQUIRES: the width of one of the model's MLPs, each of which is cut by itself.
+  // REQUIRES: the width of one of the model's dense MLPs, each of which is cut by itself.
   MlpPart MlpOf(int width) const;
+  // REQUIRES: the width of the mixture's experts or of its shared one. All have as many slices, so
+  // that their sums meet slice by slice.
+  MlpPart MlpOf(const MixtureSpec& mixture, int width) const;
 };
+
+// Slices of every expert's down projection: as many as can be so that each is whole groups of
+// quantised weights (kWeightGroup), or, where that gives but one, as many as divide the columns.
+int NumSlicesOf(const MixtureSpec& mixture);
 
 // INVALID_ARGUMENT, naming the value and what this model accepts, where num_ranks is none of 1, 2,
 // 4, 8 or does not divide heads, KV heads (or they it) and the columns of every MLP, where there

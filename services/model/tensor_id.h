@@ -14,6 +14,7 @@ enum class TensorRole : uint8_t {
   kHead,           // [V, H]; reads the embedding where the two are tied
   kPositions,      // [max_positions, H], learned
   kFinalNormBias,  // [H]
+  kHeadBias,       // [V]
 
   // In a decoder layer.
   kAttentionNorm,      // [H], before attention
@@ -34,8 +35,23 @@ enum class TensorRole : uint8_t {
   kDownBias,           // [H]
   kAttentionNormBias,  // [H]
   kMlpNormBias,        // [H]
-  kQNorm,              // [D]
-  kKNorm,              // [D]
+  kQNorm,              // [D], or as QkNormKind says
+  kKNorm,              // [D], or as QkNormKind says
+  kQNormBias,          // [D]
+  kKNormBias,          // [D]
+  kAttentionPostNorm,  // [H], of what attention adds to the residual stream
+  kMlpPostNorm,        // [H], of what the MLP adds to it
+
+  // Of mixtures of experts. Gates, ups, downs and their biases name an expert there.
+  kRouter,       // [E, H]
+  kRouterBias,   // [E]
+  kChoiceBias,   // [E], added to scores for the choice alone
+  kSharedGate,   // [F of the shared expert, H]
+  kSharedUp,     // [F of the shared expert, H]
+  kSharedDown,   // [H, F of the shared expert]
+  kSharedScore,  // [1, H]: whose sigmoid weighs the shared expert
+
+  kSinks,  // [Nq]
 
   // Of latent attention (LatentSpec), which has no K and V, and Q only where queries have no
   // latent. The input of O is then the values of all heads.

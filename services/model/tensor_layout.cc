@@ -7,8 +7,9 @@
 
 namespace sluice {
 
-TensorName NameIn(const TensorNames& names, TensorRole role) {
-  switch (role) {
+TensorName NameIn(const TensorNames& names, TensorId tensor) {
+  const bool is_expert = tensor.expert >= 0;
+  switch (tensor.role) {
     case TensorRole::kEmbedding:
       return {names.embedding, kWeightSuffix};
     case TensorRole::kPositions:
@@ -19,6 +20,8 @@ TensorName NameIn(const TensorNames& names, TensorRole role) {
       return {names.final_norm, kBiasSuffix};
     case TensorRole::kHead:
       return {names.head, kWeightSuffix};
+    case TensorRole::kHeadBias:
+      return {names.head, kBiasSuffix};
     case TensorRole::kAttentionNorm:
       return {names.attention_norm, kWeightSuffix};
     case TensorRole::kQ:
@@ -32,11 +35,11 @@ TensorName NameIn(const TensorNames& names, TensorRole role) {
     case TensorRole::kMlpNorm:
       return {names.mlp_norm, kWeightSuffix};
     case TensorRole::kGate:
-      return {names.gate, kWeightSuffix};
+      return {is_expert ? names.expert_gate : names.gate, kWeightSuffix};
     case TensorRole::kUp:
-      return {names.up, kWeightSuffix};
+      return {is_expert ? names.expert_up : names.up, kWeightSuffix};
     case TensorRole::kDown:
-      return {names.down, kWeightSuffix};
+      return {is_expert ? names.expert_down : names.down, kWeightSuffix};
     case TensorRole::kQBias:
       return {names.q, kBiasSuffix};
     case TensorRole::kKBias:
@@ -46,11 +49,11 @@ TensorName NameIn(const TensorNames& names, TensorRole role) {
     case TensorRole::kOBias:
       return {names.o, kBiasSuffix};
     case TensorRole::kGateBias:
-      return {names.gate, kBiasSuffix};
+      return {is_expert ? names.expert_gate : names.gate, kBiasSuffix};
     case TensorRole::kUpBias:
-      return {names.up, kBiasSuffix};
+      return {is_expert ? names.expert_up : names.up, kBiasSuffix};
     case TensorRole::kDownBias:
-      return {names.down, kBiasSuffix};
+      return {is_expert ? names.expert_down : names.down, kBiasSuffix};
     case TensorRole::kAttentionNormBias:
       return {names.attention_norm, kBiasSuffix};
     case TensorRole::kMlpNormBias:
@@ -59,6 +62,30 @@ TensorName NameIn(const TensorNames& names, TensorRole role) {
       return {names.q_norm, kWeightSuffix};
     case TensorRole::kKNorm:
       return {names.k_norm, kWeightSuffix};
+    case TensorRole::kQNormBias:
+      return {names.q_norm, kBiasSuffix};
+    case TensorRole::kKNormBias:
+      return {names.k_norm, kBiasSuffix};
+    case TensorRole::kAttentionPostNorm:
+      return {names.attention_post_norm, kWeightSuffix};
+    case TensorRole::kMlpPostNorm:
+      return {names.mlp_post_norm, kWeightSuffix};
+    case TensorRole::kRouter:
+      return {names.router, kWeightSuffix};
+    case TensorRole::kRouterBias:
+      return {names.router, kBiasSuffix};
+    case TensorRole::kChoiceBias:
+      return {names.choice_bias, ""};
+    case TensorRole::kSharedGate:
+      return {names.shared_gate, kWeightSuffix};
+    case TensorRole::kSharedUp:
+      return {names.shared_up, kWeightSuffix};
+    case TensorRole::kSharedDown:
+      return {names.shared_down, kWeightSuffix};
+    case TensorRole::kSharedScore:
+      return {names.shared_score, kWeightSuffix};
+    case TensorRole::kSinks:
+      return {names.sinks, ""};
     case TensorRole::kQA:
       return {names.q_a, kWeightSuffix};
     case TensorRole::kQANorm:
@@ -80,25 +107,42 @@ TensorName NameIn(const TensorNames& names, TensorRole role) {
   return {};
 }
 
+namespace {
+
+// Rows [first, first + rows) of queries, keys and values one below the other; where they are fused
+// by head, the part of them that belongs to each KV head.
+FusedRows FusedQkv(Fusion fusion, const ModelConfig& config, int64_t first, int64_t rows) {
+  const int64_t all = config.query_width() + int64_t{2} * config.kv_width();
+  const int64_t units = fusion == Fusion::kByHead ? config.num_kv_heads : 1;
+  return {fusion, first / units, all, rows / units, all / units};
+}
+
+}  // namespace
+
 FusedRows FusedRowsOf(TensorId tensor, const ModelConfig& config, const TensorNames& names) {
+  if (tensor.expert >= 0) return {};
   const int64_t query = config.query_width(), kv = config.kv_width();
   switch (tensor.role) {
     case TensorRole::kQ:
     case TensorRole::kQBias:
-      return {names.qkv, 0, 3, 0, query + 2 * kv};
+      return FusedQkv(names.qkv, config, 0, query);
     case TensorRole::kK:
     case TensorRole::kKBias:
-      return {names.qkv, 1, 3, query, query + 2 * kv};
+      return FusedQkv(names.qkv, config, query, kv);
     case TensorRole::kV:
     case TensorRole::kVBias:
-      return {names.qkv, 2, 3, query + kv, query + 2 * kv};
+      return FusedQkv(names.qkv, config, query + kv, kv);
     case TensorRole::kGate:
     case TensorRole::kGateBias:
-      return {names.gate_up, 0, 2, 0, int64_t{2} * MlpWidthOf(tensor, config)};
-    case TensorRole::kUp:
-    case TensorRole::kUpBias: {
+    case TensorRole::kSharedGate: {
       const int64_t width = MlpWidthOf(tensor, config);
-      return {names.gate_up, 1, 2, width, 2 * width};
+      return {names.gate_up, 0, 2 * width, width, 2 * width};
+    }
+    case TensorRole::kUp:
+    case TensorRole::kUpBias:
+    case TensorRole::kSharedUp: {
+      const int64_t width = MlpWidthOf(tensor, config);
+      return {names.gate_up, width, 2 * width, width, 2 * width};
     }
     default:
       return {};

@@ -22,15 +22,15 @@ struct TensorName {
   const char* suffix;
 };
 
-TensorName NameIn(const TensorNames& names, TensorRole role);
+TensorName NameIn(const TensorNames& names, TensorId tensor);
 
-// Which tensors may be fused with others, and which of them comes how far down the stack.
+// Where a tensor's rows are in one that it is fused into: as TensorPlace has it.
 struct FusedRows {
   Fusion fusion = Fusion::kNone;
-  int part = 0;  // q, k, v or gate, up, counted from 0
-  int num_parts = 1;
-  int64_t first_row = 0;  // where the parts are stacked
-  int64_t num_rows = 0;   // of all of them
+  int64_t first_row = 0;
+  int64_t num_rows = 0;  // of all that are fused
+  int64_t run = 0;
+  int64_t stride = 0;
 };
 
 FusedRows FusedRowsOf(TensorId tensor, const ModelConfig& config, const TensorNames& names);

@@ -9,11 +9,20 @@ namespace sluice {
 enum class Fusion : uint8_t {
   kNone,     // a tensor for each
   kStacked,  // one below the other: q, k, v; or gate, up
-  kByHead,   // q, k, v of head 0, then of head 1, ...; as many KV heads as heads
+  kByHead,   // the queries of KV head 0, its k and its v, then those of KV head 1, ...
+};
+
+// Experts that files keep in one tensor; their biases are [E, outputs].
+enum class ExpertStack : uint8_t {
+  kNone,         // tensors for each
+  kHalves,       // [E, inputs, outputs]; gates and ups in one: all gates, then all ups
+  kAlternating,  // [E, inputs, outputs]; gate 0, up 0, gate 1, ...
+  kRows,         // [E, outputs, inputs]; all gates, then all ups; without biases
 };
 
 // Every name is a module's: its tensors are called "<name>.weight" and "<name>.bias". nullptr: no
-// model of the family has it. Fused projections share a name.
+// model of the family has it. Fused projections share a name. In the name of a norm of queries or
+// keys "$1" stands for the head's index: each head has a tensor of its own.
 struct TensorNames {
   // Outside the layers. The head of a model with tied embeddings is the embedding, which some files
   // store under the head's name.
@@ -42,10 +51,30 @@ struct TensorNames {
   const char* gate = nullptr;
   const char* up = nullptr;
   const char* down = nullptr;
+  const char* attention_post_norm = nullptr;
+  const char* mlp_post_norm = nullptr;
+
+  // Of mixtures of experts.
+  const char* router = nullptr;
+  const char* choice_bias = nullptr;  // the tensor's own name
+  const char* expert_gate = nullptr;
+  const char* expert_up = nullptr;
+  const char* expert_down = nullptr;
+  const char* shared_gate = nullptr;
+  const char* shared_up = nullptr;
+  const char* shared_down = nullptr;
+  const char* shared_score = nullptr;
+  // Of all experts together, the tensors' own names; their biases have "_bias" behind them. Files of
+  // `sluice quantize` have tensors for each, as other families' files do.
+  const char* stacked_gate_up = nullptr;
+  const char* stacked_down = nullptr;
+  const char* sinks = nullptr;  // the tensor's own name
 
   Fusion qkv = Fusion::kNone;
   Fusion gate_up = Fusion::kNone;
-  bool transposed = false;  // projections are stored as [inputs, outputs]
+  ExpertStack experts = ExpertStack::kNone;
+  bool choice_bias_is_row = false;  // stored as [1, E]
+  bool transposed = false;          // projections are stored as [inputs, outputs]
   // Some files leave it out of every name but the head's.
   const char* optional_prefix = "";
 };

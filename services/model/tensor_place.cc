@@ -1,6 +1,8 @@
 #include "services/model/tensor_place.h"
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "absl/strings/substitute.h"
 #include "kernels/check.h"
@@ -17,6 +19,8 @@ bool IsNormWeight(TensorRole role) {
     case TensorRole::kMlpNorm:
     case TensorRole::kQNorm:
     case TensorRole::kKNorm:
+    case TensorRole::kAttentionPostNorm:
+    case TensorRole::kMlpPostNorm:
     case TensorRole::kQANorm:
     case TensorRole::kKvANorm:
       return true;
@@ -29,22 +33,34 @@ bool IsNormWeight(TensorRole role) {
 
 TensorPlace TensorPlace::Whole() const {
   TensorPlace whole = *this;
+  if (stacked) return whole;
   whole.first_row = 0;
   whole.run = whole.stride = stored.rows;
   return whole;
 }
 
+TensorPlace TensorPlace::Row(int64_t row) const {
+  TensorPlace vector = *this;
+  vector.name = absl::StrReplaceAll(name, {{"*", absl::StrCat(row)}});
+  vector.stored = {stored.columns, 1};
+  vector.first_row = 0;
+  vector.run = vector.stride = stored.columns;
+  vector.rows_apart = false;
+  return vector;
+}
+
 TensorPlaces::TensorPlaces(const ModelConfig& config, const TensorNames& names,
                            const Checkpoint& checkpoint)
-    : config_(config),
-      names_(&names),
-      // Files of `sluice quantize` have rows of outputs whatever the family.
-      transposed_(names.transposed &&
-                  (!config.quantization.has_value() || config.quantization->published)) {
-  const std::string final_norm = NameOf({TensorRole::kFinalNorm});
+    : config_(config), names_(&names), transposed_(names.transposed && !AreOwn()) {
+  const auto has_final_norm = [&] { return checkpoint.Has(NameOf({TensorRole::kFinalNorm})); };
+  for (const Nesting nesting : {Nesting::kNone, Nesting::kOuter, Nesting::kInner}) {
+    nesting_ = nesting;
+    if (has_final_norm()) break;
+  }
+  if (!has_final_norm()) nesting_ = Nesting::kNone;
+  const bool is_prefixed = has_final_norm();
   has_prefix_ = false;
-  const std::string bare_final_norm = NameOf({TensorRole::kFinalNorm});
-  has_prefix_ = checkpoint.Has(final_norm) || !checkpoint.Has(bare_final_norm);
+  has_prefix_ = is_prefixed || !has_final_norm();
   tied_as_head_ = config.tied_embeddings && !checkpoint.Has(NameOf({TensorRole::kEmbedding})) &&
                   checkpoint.Has(NameOf({TensorRole::kHead}));
 }
@@ -64,22 +80,90 @@ std::optional<WeightFormat> TensorPlaces::StoredQuantized(TensorId tensor) const
 }
 
 std::string TensorPlaces::NameOf(TensorId tensor) const {
-  const auto [module, suffix] = NameIn(*names_, tensor.role);
+  const auto [module, suffix] = NameIn(*names_, tensor);
   SLUICE_CHECK(module != nullptr);  // the family's table lacks what its mapping switches on
   const bool in_layer = tensor.role >= kFirstLayerRole;
   const std::string full = absl::StrCat(in_layer ? names_->layer : "", module, suffix);
   absl::string_view name = full;
   if (!has_prefix_) absl::ConsumePrefix(&name, names_->optional_prefix);
-  return in_layer ? absl::Substitute(name, tensor.layer, tensor.expert) : std::string(name);
+  if (!in_layer) return Nested(name);
+  const bool is_norm = tensor.role == TensorRole::kQNorm || tensor.role == TensorRole::kKNorm;
+  const std::string index = is_norm ? "*" : absl::StrCat(tensor.expert);
+  return Nested(absl::Substitute(name, tensor.layer, index));
+}
+
+std::string TensorPlaces::Nested(absl::string_view name) const {
+  if (nesting_ == Nesting::kOuter) return absl::StrCat("language_model.", name);
+  const bool inside = nesting_ == Nesting::kInner && absl::ConsumePrefix(&name, "model.");
+  return absl::StrCat(inside ? "model.language_model." : "", name);
+}
+
+bool TensorPlaces::IsOfLayer(const std::string& stored_name) const {
+  absl::string_view layers = names_->layer;
+  layers = layers.substr(0, layers.find('$'));
+  if (!has_prefix_) absl::ConsumePrefix(&layers, names_->optional_prefix);
+  return absl::StartsWith(stored_name, Nested(layers));
+}
+
+bool TensorPlaces::AreOwn() const {
+  return config_.quantization.has_value() && !config_.quantization->published;
+}
+
+bool TensorPlaces::IsStacked(TensorId tensor) const {
+  return tensor.expert >= 0 && names_->experts != ExpertStack::kNone && !AreOwn();
+}
+
+// Where matrices are [E, inputs, outputs], biases [E, outputs], both are read as one matrix with an
+// expert's inputs, or its bias, as rows, that is transposed.
+TensorPlace TensorPlaces::OfStack(TensorId tensor) const {
+  const MatrixShape shape = ShapeOf(tensor, config_);
+  const int64_t num_experts = MixtureOf(config_.layers[tensor.layer])->router.num_experts;
+  const bool is_down = tensor.role == TensorRole::kDown || tensor.role == TensorRole::kDownBias;
+  const bool is_up = tensor.role == TensorRole::kUp || tensor.role == TensorRole::kUpBias;
+  const std::string name =
+      absl::StrCat(names_->layer, is_down ? names_->stacked_down : names_->stacked_gate_up,
+                   shape.columns == 1 ? "_bias" : "");
+  TensorPlace place{.name = Nested(absl::Substitute(name, tensor.layer)),
+                    .stored = {shape.rows, shape.columns * num_experts},
+                    .matrices = shape.columns == 1 ? 0 : num_experts,
+                    .first_column = shape.columns * tensor.expert,
+                    .run = shape.rows,
+                    .stride = shape.rows,
+                    .transposed = true,
+                    .stacked = true};
+  if (names_->experts == ExpertStack::kRows) {
+    const int64_t of_expert = is_down ? shape.rows : 2 * shape.rows;
+    place.stored = {of_expert * num_experts, shape.columns};
+    place.first_column = 0;
+    place.first_row = of_expert * tensor.expert + (is_up ? shape.rows : 0);
+    place.transposed = false;
+    return place;
+  }
+  if (is_down) return place;
+  place.stored.rows = 2 * shape.rows;
+  if (names_->experts == ExpertStack::kHalves) {
+    place.first_row = is_up ? shape.rows : 0;
+  } else {
+    place.first_row = is_up ? 1 : 0;
+    place.run = 1;
+    place.stride = 2;
+  }
+  return place;
 }
 
 TensorPlace TensorPlaces::Of(TensorId tensor) const {
+  if (IsStacked(tensor)) return OfStack(tensor);
   const MatrixShape shape = ShapeOf(tensor, config_);
   TensorPlace place{
       .name = NameOf(tensor), .stored = shape, .run = shape.rows, .stride = shape.rows};
   place.transposed = transposed_ && tensor.role >= kFirstLayerRole && shape.columns > 1;
+  if (tensor.role == TensorRole::kChoiceBias && !AreOwn()) {
+    place.transposed = names_->choice_bias_is_row;
+  }
   place.is_norm_weight = IsNormWeight(tensor.role);
   place.quantized = StoredQuantized(tensor);
+  // Files of `sluice quantize` have them in one.
+  place.rows_apart = shape.columns > 1 && absl::StrContains(place.name, '*') && !AreOwn();
   // A tied head is the embedding, unless it is stored once more for being quantised.
   if (config_.tied_embeddings && !place.quantized.has_value() &&
       (tensor.role == TensorRole::kHead || tensor.role == TensorRole::kEmbedding)) {
@@ -89,11 +173,8 @@ TensorPlace TensorPlaces::Of(TensorId tensor) const {
   if (fused.fusion == Fusion::kNone) return place;
   place.stored.rows = fused.num_rows;
   place.first_row = fused.first_row;
-  if (fused.fusion == Fusion::kByHead) {
-    place.first_row = int64_t{fused.part} * config_.head_dim;
-    place.run = config_.head_dim;
-    place.stride = int64_t{fused.num_parts} * config_.head_dim;
-  }
+  place.run = fused.run;
+  place.stride = fused.stride;
   return place;
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "kernels/weight_format.h"
 #include "services/model/checkpoint.h"
 #include "services/model/model_config.h"
@@ -15,19 +16,31 @@
 namespace sluice {
 
 // A tensor inside a stored one, that is [rows, columns]: row r of the tensor is row
-// first_row + r / run * stride + r % run of it.
+// first_row + r / run * stride + r % run of it, from column first_column on.
 struct TensorPlace {
   std::string name;
-  MatrixShape stored;  // as rows of outputs, even where the file has it transposed
+  MatrixShape stored;    // as rows of outputs, even where the file has it transposed
+  int64_t matrices = 0;  // MatrixShape's, of the file's tensor
+  int64_t first_column = 0;
   int64_t first_row = 0;
   int64_t run = 0;
   int64_t stride = 0;
   bool transposed = false;
+  bool stacked = false;  // with those of other experts
   bool is_norm_weight = false;
+  // Every row is a vector of its own, in whose name the row's number stands for the "*" of `name`.
+  bool rows_apart = false;
   std::optional<WeightFormat> quantized;  // as quantized_tensor.h has it; none: plain, or published
 
-  // All of the stored tensor, whatever else is fused into it.
+  // All of the stored tensor, whatever else is fused into it; of stacked experts one alone.
   TensorPlace Whole() const;
+  // Of the file's tensor.
+  MatrixShape FileShape() const {
+    return transposed ? MatrixShape{stored.columns, stored.rows, matrices}
+                      : MatrixShape{stored.rows, stored.columns, matrices};
+  }
+  // The vector that a row is. REQUIRES: rows_apart.
+  TensorPlace Row(int64_t row) const;
 };
 
 class TensorPlaces {
@@ -42,15 +55,35 @@ class TensorPlaces {
 
   // Whether the files hold projections as [inputs, outputs].
   bool transposed() const { return transposed_; }
+  // Whether that, or a stack of experts, makes a matrix slow to read a few rows at a time.
+  bool AreSpread(TensorId tensor) const {
+    return transposed_ || (IsStacked(tensor) && names_->experts != ExpertStack::kRows);
+  }
+
+  // Whether a stored tensor belongs to a decoder layer of this model, and not to one of another
+  // model that the files hold as well, such as an encoder of images.
+  bool IsOfLayer(const std::string& stored_name) const;
 
  private:
+  // Where a folder of several models has the names of its text model: as they are, below
+  // "language_model.", or "model.language_model." in place of "model.".
+  enum class Nesting { kNone, kOuter, kInner };
+
+  std::string Nested(absl::string_view name) const;
   std::string NameOf(TensorId tensor) const;
+  // Whether `sluice quantize` wrote the files, which have rows of outputs, and tensors for each
+  // expert, whatever the family.
+  bool AreOwn() const;
+  // Whether the files hold the tensor together with those of the other experts.
+  bool IsStacked(TensorId tensor) const;
+  TensorPlace OfStack(TensorId tensor) const;
   // How the files, if `sluice quantize` wrote them, hold a tensor.
   std::optional<WeightFormat> StoredQuantized(TensorId tensor) const;
 
   ModelConfig config_;
   const TensorNames* names_;
   bool transposed_;
+  Nesting nesting_ = Nesting::kNone;
   bool has_prefix_ = true;     // the names' optional one
   bool tied_as_head_ = false;  // what the embedding and the head share has the head's name
 };

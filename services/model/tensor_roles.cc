@@ -7,10 +7,22 @@
 namespace sluice {
 namespace {
 
-// REQUIRES: a role that not every MLP has.
-bool HasMlpTensor(TensorRole role, const DenseMlpSpec& mlp) {
-  if (role == TensorRole::kGate) return mlp.gated;
-  return mlp.bias && (mlp.gated || role != TensorRole::kGateBias);
+// Whether an MLP, or an expert, has a tensor. False for roles outside both.
+bool HasMlpRole(TensorRole role, const DenseMlpSpec& mlp) {
+  switch (role) {
+    case TensorRole::kGate:
+      return mlp.gated;
+    case TensorRole::kUp:
+    case TensorRole::kDown:
+      return true;
+    case TensorRole::kGateBias:
+      return mlp.bias && mlp.gated;
+    case TensorRole::kUpBias:
+    case TensorRole::kDownBias:
+      return mlp.bias;
+    default:
+      return false;
+  }
 }
 
 // REQUIRES: a role of attention's projections, or a norm or bias that only latent attention has.
@@ -38,18 +50,94 @@ bool HasProjection(TensorRole role, const AttentionSpec& attention) {
   }
 }
 
-// Of the roles [begin, end), those that the model has.
+// REQUIRES: a role that not every MLP has.
+bool HasMlpTensor(TensorId tensor, const DenseMlpSpec& mlp) {
+  return tensor.expert < 0 && HasMlpRole(tensor.role, mlp);
+}
+bool HasMlpTensor(TensorId tensor, const MixtureSpec& mixture) {
+  if (tensor.expert >= 0) return HasMlpRole(tensor.role, mixture.expert);
+  switch (tensor.role) {
+    case TensorRole::kRouter:
+      return true;
+    case TensorRole::kRouterBias:
+      return mixture.router.bias;
+    case TensorRole::kChoiceBias:
+      return mixture.router.choice_bias;
+    case TensorRole::kSharedGate:
+      return mixture.shared_width > 0 && mixture.expert.gated;
+    case TensorRole::kSharedUp:
+    case TensorRole::kSharedDown:
+      return mixture.shared_width > 0;
+    case TensorRole::kSharedScore:
+      return mixture.shared_score;
+    default:
+      return false;
+  }
+}
+
+int NumExperts(int layer, const ModelConfig& config) {
+  const MixtureSpec* const mixture = layer < 0 ? nullptr : MixtureOf(config.layers[layer]);
+  return mixture == nullptr ? 0 : mixture->router.num_experts;
+}
+
+int WidthOf(TensorId, const DenseMlpSpec& mlp) { return mlp.width; }
+int WidthOf(TensorId tensor, const MixtureSpec& mixture) {
+  return tensor.expert >= 0 ? mixture.expert.width : mixture.shared_width;
+}
+
+MlpPart PartOf(TensorId, const DenseMlpSpec& mlp, const ShardPlan& plan) {
+  return plan.MlpOf(mlp.width);
+}
+MlpPart PartOf(TensorId tensor, const MixtureSpec& mixture, const ShardPlan& plan) {
+  return plan.MlpOf(mixture, WidthOf(tensor, mixture));
+}
+
+// Of the roles [begin, end), those that the model has; after those of a layer the experts' own,
+// expert by expert.
 std::vector<TensorId> TensorsOfRoles(int begin, int end, int layer, const ModelConfig& config) {
   std::vector<TensorId> tensors;
   for (int role = begin; role < end; ++role) {
     const TensorId tensor{static_cast<TensorRole>(role), layer};
     if (HasTensor(tensor, config)) tensors.push_back(tensor);
   }
+  for (int expert = 0; expert < NumExperts(layer, config); ++expert) {
+    for (int role = begin; role < end; ++role) {
+      const TensorId tensor{static_cast<TensorRole>(role), layer, expert};
+      if (HasMlpRole(tensor.role, MixtureOf(config.layers[layer])->expert)) {
+        tensors.push_back(tensor);
+      }
+    }
+  }
   return tensors;
 }
 
 IndexRange Scaled(IndexRange range, int64_t factor) {
   return {range.begin * factor, range.end * factor};
+}
+
+// Of the weights of a norm of `heads` heads.
+MatrixShape QkNormShape(QkNormKind kind, int64_t heads, int64_t head_dim) {
+  switch (kind) {
+    case QkNormKind::kHeadRms:
+    case QkNormKind::kHeadLayer:
+      return {head_dim, 1};
+    case QkNormKind::kWholeRms:
+      return {heads * head_dim, 1};
+    case QkNormKind::kOwnHeadLayer:
+      return {heads, head_dim};
+  }
+  SLUICE_CHECK(false);
+  return {};
+}
+
+// The rows of such weights that are those of `heads`.
+IndexRange QkNormRows(QkNormKind kind, IndexRange heads, int64_t head_dim) {
+  if (kind == QkNormKind::kWholeRms) return Scaled(heads, head_dim);
+  return kind == QkNormKind::kOwnHeadLayer ? heads : IndexRange{0, head_dim};
+}
+
+QkNormKind QkNormOf(TensorId tensor, const ModelConfig& config) {
+  return config.layers[tensor.layer].attention.qk_norm_kind;
 }
 
 }  // namespace
@@ -59,9 +147,21 @@ bool HasTensor(TensorId tensor, const ModelConfig& config) {
     case TensorRole::kPositions:
       return config.position == PositionKind::kLearned;
     case TensorRole::kFinalNormBias:
-    case TensorRole::kAttentionNormBias:
-    case TensorRole::kMlpNormBias:
       return config.norm_bias;
+    case TensorRole::kHeadBias:
+      return config.head_bias;
+    case TensorRole::kAttentionNorm:
+      return config.layers[tensor.layer].norms.before_attention;
+    case TensorRole::kAttentionNormBias:
+      return config.norm_bias && config.layers[tensor.layer].norms.before_attention;
+    case TensorRole::kMlpNorm:
+      return config.layers[tensor.layer].norms.before_mlp;
+    case TensorRole::kMlpNormBias:
+      return config.norm_bias && config.layers[tensor.layer].norms.before_mlp;
+    case TensorRole::kAttentionPostNorm:
+      return config.layers[tensor.layer].norms.after_attention;
+    case TensorRole::kMlpPostNorm:
+      return config.layers[tensor.layer].norms.after_mlp;
     case TensorRole::kQBias:
     case TensorRole::kKBias:
     case TensorRole::kVBias:
@@ -70,7 +170,14 @@ bool HasTensor(TensorId tensor, const ModelConfig& config) {
       return config.layers[tensor.layer].attention.o_bias;
     case TensorRole::kQNorm:
     case TensorRole::kKNorm:
-      return config.layers[tensor.layer].attention.qk_norm;
+      return config.layers[tensor.layer].attention.qk_norm &&
+             config.layers[tensor.layer].attention.qk_norm_kind != QkNormKind::kPlainHeadRms;
+    case TensorRole::kSinks:
+      return config.layers[tensor.layer].attention.sinks;
+    case TensorRole::kQNormBias:
+    case TensorRole::kKNormBias:
+      return config.layers[tensor.layer].attention.qk_norm &&
+             config.layers[tensor.layer].attention.qk_norm_kind == QkNormKind::kHeadLayer;
     case TensorRole::kQ:
     case TensorRole::kK:
     case TensorRole::kV:
@@ -84,10 +191,19 @@ bool HasTensor(TensorId tensor, const ModelConfig& config) {
     case TensorRole::kKvABias:
       return HasProjection(tensor.role, config.layers[tensor.layer].attention);
     case TensorRole::kGate:
+    case TensorRole::kUp:
+    case TensorRole::kDown:
     case TensorRole::kGateBias:
     case TensorRole::kUpBias:
     case TensorRole::kDownBias:
-      return std::visit([&](const auto& mlp) { return HasMlpTensor(tensor.role, mlp); },
+    case TensorRole::kRouter:
+    case TensorRole::kRouterBias:
+    case TensorRole::kChoiceBias:
+    case TensorRole::kSharedGate:
+    case TensorRole::kSharedUp:
+    case TensorRole::kSharedDown:
+    case TensorRole::kSharedScore:
+      return std::visit([&](const auto& mlp) { return HasMlpTensor(tensor, mlp); },
                         config.layers[tensor.layer].mlp);
     default:
       return true;
@@ -95,7 +211,12 @@ bool HasTensor(TensorId tensor, const ModelConfig& config) {
 }
 
 int MlpWidthOf(TensorId tensor, const ModelConfig& config) {
-  return std::visit([](const DenseMlpSpec& mlp) { return mlp.width; },
+  return std::visit([&](const auto& mlp) { return WidthOf(tensor, mlp); },
+                    config.layers[tensor.layer].mlp);
+}
+
+MlpPart MlpPartOf(TensorId tensor, const ModelConfig& config, const ShardPlan& plan) {
+  return std::visit([&](const auto& mlp) { return PartOf(tensor, mlp, plan); },
                     config.layers[tensor.layer].mlp);
 }
 
@@ -159,9 +280,17 @@ MatrixShape ShapeOf(TensorId tensor, const ModelConfig& config) {
     case TensorRole::kMlpNormBias:
     case TensorRole::kOBias:
     case TensorRole::kDownBias:
+    case TensorRole::kAttentionPostNorm:
+    case TensorRole::kMlpPostNorm:
       return {hidden, 1};
+    case TensorRole::kHeadBias:
+      return {config.vocab_size, 1};
     case TensorRole::kQNorm:
+      return QkNormShape(QkNormOf(tensor, config), config.num_heads, config.head_dim);
     case TensorRole::kKNorm:
+      return QkNormShape(QkNormOf(tensor, config), config.num_kv_heads, config.head_dim);
+    case TensorRole::kQNormBias:
+    case TensorRole::kKNormBias:
       return {config.head_dim, 1};
     case TensorRole::kQ:
       return {config.query_width(), hidden};
@@ -172,8 +301,11 @@ MatrixShape ShapeOf(TensorId tensor, const ModelConfig& config) {
       return {hidden, config.value_width()};
     case TensorRole::kGate:
     case TensorRole::kUp:
+    case TensorRole::kSharedGate:
+    case TensorRole::kSharedUp:
       return {MlpWidthOf(tensor, config), hidden};
     case TensorRole::kDown:
+    case TensorRole::kSharedDown:
       return {hidden, MlpWidthOf(tensor, config)};
     case TensorRole::kQBias:
       return {config.query_width(), 1};
@@ -183,6 +315,15 @@ MatrixShape ShapeOf(TensorId tensor, const ModelConfig& config) {
     case TensorRole::kGateBias:
     case TensorRole::kUpBias:
       return {MlpWidthOf(tensor, config), 1};
+    case TensorRole::kRouter:
+      return {NumExperts(tensor.layer, config), hidden};
+    case TensorRole::kRouterBias:
+    case TensorRole::kChoiceBias:
+      return {NumExperts(tensor.layer, config), 1};
+    case TensorRole::kSharedScore:
+      return {1, hidden};
+    case TensorRole::kSinks:
+      return {config.num_heads, 1};
     case TensorRole::kQA:
     case TensorRole::kQANorm:
     case TensorRole::kQB:
@@ -214,6 +355,12 @@ TensorSlice SliceOf(TensorId tensor, const ModelConfig& config, const ShardPlan&
     case TensorRole::kVBias:
       slice.rows = Scaled(plan.kv_heads, config.head_dim);
       break;
+    case TensorRole::kQNorm:
+      slice.rows = QkNormRows(QkNormOf(tensor, config), plan.heads, config.head_dim);
+      break;
+    case TensorRole::kKNorm:
+      slice.rows = QkNormRows(QkNormOf(tensor, config), plan.kv_heads, config.head_dim);
+      break;
     case TensorRole::kO:
       slice.columns = Scaled(plan.heads, config.value_dim());
       break;
@@ -221,10 +368,16 @@ TensorSlice SliceOf(TensorId tensor, const ModelConfig& config, const ShardPlan&
     case TensorRole::kUp:
     case TensorRole::kGateBias:
     case TensorRole::kUpBias:
-      slice.rows = plan.MlpOf(MlpWidthOf(tensor, config)).columns;
+    case TensorRole::kSharedGate:
+    case TensorRole::kSharedUp:
+      slice.rows = MlpPartOf(tensor, config, plan).columns;
       break;
     case TensorRole::kDown:
-      slice.columns = plan.MlpOf(MlpWidthOf(tensor, config)).columns;
+    case TensorRole::kSharedDown:
+      slice.columns = MlpPartOf(tensor, config, plan).columns;
+      break;
+    case TensorRole::kSinks:
+      slice.rows = plan.heads;
       break;
     default:
       break;

@@ -11,7 +11,8 @@
 
 namespace sluice {
 
-// Whether the model has the tensor. REQUIRES: a layer of the model where the role is in a layer.
+// Whether the model has the tensor. REQUIRES: a layer of the model where the role is in a layer, and
+// an expert of it, if any.
 bool HasTensor(TensorId tensor, const ModelConfig& config);
 
 // The tensors of one layer, and those outside the layers, in the order of the roles.
@@ -22,13 +23,16 @@ std::vector<TensorId> AllTensors(const ModelConfig& config);
 
 MatrixShape ShapeOf(TensorId tensor, const ModelConfig& config);
 
-// F: the columns of the MLP that the tensor belongs to. REQUIRES: one of a layer.
+// F: the columns of the MLP or of the expert that the tensor belongs to. REQUIRES: one of a layer.
 int MlpWidthOf(TensorId tensor, const ModelConfig& config);
+// The same as a shard of this plan holds it.
+MlpPart MlpPartOf(TensorId tensor, const ModelConfig& config, const ShardPlan& plan);
 
 // The part of a tensor that the shard of this plan holds: rows of q, k, v, gate and up and of their
-// biases, columns of o and down, all of the norms and of the biases of o and down (which are added
-// once, after the ranks' sums). Of latent attention rows of q_b and kv_b, all that makes the
-// latents.
+// biases and of norms that have weights for each head, columns of o and down, all of the other
+// norms, of routers and of the biases of o and down (which are added once: after the ranks' sums
+// or, those of experts, by the first rank). Of latent attention rows
+// of q_b and kv_b, and all that makes the latents.
 TensorSlice SliceOf(TensorId tensor, const ModelConfig& config, const ShardPlan& plan);
 
 }  // namespace sluice

@@ -18,6 +18,9 @@ struct IndexRange {
 struct MatrixShape {
   int64_t rows = 0;
   int64_t columns = 0;
+  // Of a tensor of three dimensions, as many as the first one says: matrices of equal size, one
+  // below the other. 0: of two.
+  int64_t matrices = 0;
 
   constexpr int64_t size() const { return rows * columns; }
   friend constexpr bool operator==(const MatrixShape&, const MatrixShape&) = default;

@@ -8,8 +8,8 @@ namespace {
 
 // Inputs of a projection that are added up in one run.
 int64_t RunOf(TensorId tensor, const ModelConfig& config) {
-  if (tensor.role == TensorRole::kDown) {
-    return ShardPlan{}.MlpOf(MlpWidthOf(tensor, config)).down_proj.width;
+  if (tensor.role == TensorRole::kDown || tensor.role == TensorRole::kSharedDown) {
+    return MlpPartOf(tensor, config, ShardPlan{}).down_proj.width;
   }
   if (tensor.role != TensorRole::kO) return ShapeOf(tensor, config).columns;
   const auto plan = MakeShardPlan(config, {});
@@ -32,11 +32,17 @@ WeightFormat FormatOf(TensorId tensor, const ModelConfig& config, WeightFormat w
     case TensorRole::kEmbedding:
     case TensorRole::kPositions:
       return IsQuantized(wanted) ? WeightFormat::kBF16 : wanted;
+    case TensorRole::kQNorm:  // a matrix where every head has weights of its own
+    case TensorRole::kKNorm:
+      return WeightFormat::kF32;
     case TensorRole::kHead:
       if (wanted == WeightFormat::kFp8 && IsPublished(config)) return WeightFormat::kBF16;
       return InGroups(TraitsOf(wanted).head, config.hidden_size);
     case TensorRole::kKvB:
       return IsQuantized(wanted) ? WeightFormat::kBF16 : wanted;
+    case TensorRole::kRouter:
+    case TensorRole::kSharedScore:
+      return WeightFormat::kF32;
     default:
       if (ShapeOf(tensor, config).columns == 1) return WeightFormat::kF32;  // a norm or a bias
       return InGroups(wanted, RunOf(tensor, config));

@@ -17,6 +17,8 @@ namespace sluice {
 //   embedding, positions  F32    BF16   BF16   BF16   BF16   a few rows a step are read, none
 //                                                            multiplied
 //   norms, biases         F32    F32    F32    F32    F32
+//   routers               F32    F32    F32    F32    F32    small, and a rounded one chooses
+//                                                            other experts
 //
 // The map from latents to keys and values (kKvB) is BF16 where a quantised format was wanted:
 // attention multiplies one half of it transposed, across the groups that share a scale.

@@ -109,11 +109,16 @@ absl::Status WeightSource::CheckTensors() const {
 }
 
 absl::Status WeightSource::CheckPlace(const TensorPlace& place) const {
+  if (place.rows_apart) {
+    absl::Status found;
+    for (int64_t row = 0; row < place.stored.rows; ++row) {
+      found.Update(CheckPlace(place.Row(row)));
+    }
+    return found;
+  }
   if (IsPublished(place)) return CheckPublishedFp8(checkpoint_, place.name, place.stored);
   if (!place.quantized.has_value()) {
-    const MatrixShape shape =
-        place.transposed ? MatrixShape{place.stored.columns, place.stored.rows} : place.stored;
-    return checkpoint_.Find(place.name, shape).status();
+    return checkpoint_.Find(place.name, place.FileShape()).status();
   }
   const WeightFormat format = *place.quantized;
   absl::Status found =
@@ -148,10 +153,9 @@ absl::StatusOr<WeightFormat> WeightSource::ResolveQuantized(WeightFormat wanted)
 }
 
 DType WeightSource::StoredType(const TensorPlace& place) const {
+  if (place.rows_apart) return StoredType(place.Row(0));
   if (IsPublished(place)) return DType::kF8E4M3;
-  const MatrixShape shape =
-      place.transposed ? MatrixShape{place.stored.columns, place.stored.rows} : place.stored;
-  const auto stored = checkpoint_.Find(place.name, shape);
+  const auto stored = checkpoint_.Find(place.name, place.FileShape());
   SLUICE_CHECK(stored.ok());  // Open has found it
   return *stored->type.dtype;
 }
@@ -160,9 +164,9 @@ absl::Status WeightSource::ReadPlain(const TensorPlace& place, const TensorSlice
                                      absl::Span<std::byte> out) const {
   if (!place.transposed) return checkpoint_.Read(place.name, place.stored, stored, as, out);
   std::vector<std::byte> turned(out.size());
-  const MatrixShape shape{place.stored.columns, place.stored.rows};
   const TensorSlice slice{stored.columns, stored.rows};
-  absl::Status read = checkpoint_.Read(place.name, shape, slice, as, absl::MakeSpan(turned));
+  absl::Status read =
+      checkpoint_.Read(place.name, place.FileShape(), slice, as, absl::MakeSpan(turned));
   if (read.ok()) Transpose(turned, {slice.rows.size(), slice.columns.size()}, SizeOf(as), out);
   return read;
 }
@@ -210,20 +214,61 @@ absl::Status WeightSource::ReadRun(const TensorPlace& place, const TensorSlice& 
   return read;
 }
 
+absl::Status WeightSource::ReadRowsApart(const TensorPlace& place, const TensorSlice& slice,
+                                         WeightFormat as, absl::Span<std::byte> out) const {
+  const size_t row_bytes = RowBytes(as, slice.columns.size());
+  for (int64_t row = slice.rows.begin; row < slice.rows.end; ++row) {
+    const TensorSlice of_row{slice.columns, {0, 1}};
+    absl::Status read = Read(place.Row(row), of_row, as, out.first(row_bytes));
+    if (!read.ok()) return read;
+    out.remove_prefix(row_bytes);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status WeightSource::Read(const TensorPlace& place, const TensorSlice& slice, WeightFormat as,
                                 absl::Span<std::byte> out) const {
   SLUICE_CHECK(out.size() == BytesIn(as, slice));
+  if (place.rows_apart) return ReadRowsApart(place, slice, as, out);
+  absl::Status read = place.run == 1 && place.stride > 1 ? ReadSpread(place, slice, as, out)
+                                                         : ReadRuns(place, slice, as, out);
+  if (read.ok() && progress_ != nullptr) progress_->Add(BytesOf(place, slice));
+  return read;
+}
+
+absl::Status WeightSource::ReadRuns(const TensorPlace& place, const TensorSlice& slice,
+                                    WeightFormat as, absl::Span<std::byte> out) const {
   for (int64_t row = slice.rows.begin; row < slice.rows.end;) {
     const int64_t in_run = row % place.run;
     const int64_t count = std::min(place.run - in_run, slice.rows.end - row);
     const int64_t first = place.first_row + row / place.run * place.stride + in_run;
-    const TensorSlice stored{{first, first + count}, slice.columns};
+    const TensorSlice stored{
+        {first, first + count},
+        {slice.columns.begin + place.first_column, slice.columns.end + place.first_column}};
     const size_t bytes = BytesIn(as, stored);
     if (absl::Status read = ReadRun(place, stored, as, out.first(bytes)); !read.ok()) return read;
     out.remove_prefix(bytes);
     row += count;
   }
-  if (progress_ != nullptr) progress_->Add(BytesOf(place, slice));
+  return absl::OkStatus();
+}
+
+// Rows that alternate with others: all of them are read, and every other one is kept.
+absl::Status WeightSource::ReadSpread(const TensorPlace& place, const TensorSlice& slice,
+                                      WeightFormat as, absl::Span<std::byte> out) const {
+  if (slice.rows.size() == 0) return absl::OkStatus();
+  TensorPlace all = place;
+  all.first_row = place.first_row + slice.rows.begin * place.stride;
+  all.run = all.stride = place.stored.rows;
+  const TensorSlice rows{{0, (slice.rows.size() - 1) * place.stride + 1}, slice.columns};
+  std::vector<std::byte> read = RoomFor(as, rows);
+  absl::Status status = ReadRuns(all, rows, as, absl::MakeSpan(read));
+  if (!status.ok()) return status;
+  const size_t row_bytes = RowBytes(as, slice.columns.size());
+  for (int64_t row = 0; row < slice.rows.size(); ++row) {
+    std::copy_n(read.data() + row * place.stride * row_bytes, row_bytes,
+                out.data() + row * row_bytes);
+  }
   return absl::OkStatus();
 }
 

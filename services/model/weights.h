@@ -50,7 +50,7 @@ class WeightSource {
   // Reads a slice into `out`, rows one after another in `as`: plain elements (BF16 rounded to
   // nearest even), or quantised as EncodeRow does it. A file that is quantised gives its own
   // quotients where `as` is its format, else what DecodeRow makes of them. How the file arranges
-  // the tensor does not show, but for the time it takes: ReadsWholeTensors(). Safe to call from
+  // the tensor does not show, but for the time it takes: ReadsWhole(). Safe to call from
   // several threads at a time. Errors as Checkpoint::Find, or INVALID_ARGUMENT for a quotient out
   // of range. REQUIRES: the model has the tensor, the slice lies within
   // ShapeOf(tensor), its columns begin and end at multiples of the groups of `as` and of the file's
@@ -65,9 +65,9 @@ class WeightSource {
   // come with config.norm_weight_offset added.
   absl::StatusOr<std::vector<float>> ReadFloats(TensorId tensor, const TensorSlice& slice) const;
 
-  // Whether a file's layout makes reading a projection a few rows at a time slow, because it is
-  // stored transposed: better read all rows of a slice at once.
-  bool ReadsWholeTensors() const { return places_.transposed(); }
+  // Whether a file's layout makes reading a matrix a few rows at a time slow, because it is stored
+  // transposed: better read all rows of a slice at once.
+  bool ReadsWhole(TensorId tensor) const { return places_.AreSpread(tensor); }
 
   // Where the files hold what.
   const TensorPlaces& places() const { return places_; }
@@ -88,8 +88,14 @@ class WeightSource {
   absl::Status CheckIdentity() const;
   absl::Status CheckTensors() const;
   absl::Status CheckPlace(const TensorPlace& place) const;
+  absl::Status ReadRowsApart(const TensorPlace& place, const TensorSlice& slice, WeightFormat as,
+                             absl::Span<std::byte> out) const;
   bool IsPublished(const TensorPlace& place) const;
   // These read rows that lie together in the file.
+  absl::Status ReadRuns(const TensorPlace& place, const TensorSlice& slice, WeightFormat as,
+                        absl::Span<std::byte> out) const;
+  absl::Status ReadSpread(const TensorPlace& place, const TensorSlice& slice, WeightFormat as,
+                          absl::Span<std::byte> out) const;
   absl::Status ReadRun(const TensorPlace& place, const TensorSlice& stored, WeightFormat as,
                        absl::Span<std::byte> out) const;
   absl::Status ReadPlain(const TensorPlace& place, const TensorSlice& stored, DType as,

@@ -57,6 +57,10 @@ absl::Status LmHead::LoadHead(const ModelConfig& config, const WeightSource& sou
   head_ = *std::move(packed);
   format_ = format;
   backend_->ReserveForGemm(*head_, max_rows_);
+  if (!config.head_bias) return absl::OkStatus();
+  auto bias = LoadVector(config, source, {TensorRole::kHeadBias});
+  if (!bias.ok()) return bias.status();
+  head_bias_ = *std::move(bias);
   return absl::OkStatus();
 }
 
@@ -66,15 +70,15 @@ void LmHead::Logits(MatrixView hidden, MatrixView logits) {
   const MatrixView normed{normed_->data(), backend_->operand_dtype(), hidden.rows, hidden.cols,
                           hidden.cols};
   Norm(hidden, normed);
-  backend_->Gemm(normed, *head_, logits);
+  backend_->Gemm(normed, *head_, logits, {.bias = DataOrNull(head_bias_)});
+  if (logit_scale_ != 1) backend_->Scale(logit_scale_, logits);
+  if (logit_softcap_ > 0) backend_->SoftCap(logit_softcap_, logits);
 }
 
 void LmHead::Norm(MatrixView x, MatrixView out) {
   const auto* weight = static_cast<const float*>(norm_->data());
   if (norm_kind_ == NormKind::kRmsNorm) return backend_->RmsNorm(x, weight, norm_eps_, out);
-  const auto* bias =
-      norm_bias_ == nullptr ? nullptr : static_cast<const float*>(norm_bias_->data());
-  backend_->LayerNorm(x, weight, bias, norm_eps_, out);
+  backend_->LayerNorm(x, weight, DataOrNull(norm_bias_), norm_eps_, out);
 }
 
 }  // namespace sluice

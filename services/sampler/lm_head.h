@@ -23,7 +23,8 @@ class LmHead {
   static absl::StatusOr<LmHead> Load(const ModelConfig& config, const WeightSource& source,
                                      WeightType weights, int64_t max_rows, Backend& backend);
 
-  // logits = norm(hidden) W^T, the norm being the model's. hidden [R, H] and logits [R, V] are
+  // logits = norm(hidden) W^T + bias, scaled and capped, all as the model has it. hidden [R, H] and
+  // logits [R, V] are
   // memory of the backend, F32, R <= max_rows. A row's bits don't depend on the other rows.
   void Logits(MatrixView hidden, MatrixView logits);
 
@@ -35,7 +36,7 @@ class LmHead {
   }
   size_t weight_bytes() const {
     return norm_->size_bytes() + (norm_bias_ == nullptr ? 0 : norm_bias_->size_bytes()) +
-           head_->size_bytes();
+           (head_bias_ == nullptr ? 0 : head_bias_->size_bytes()) + head_->size_bytes();
   }
 
  private:
@@ -43,22 +44,30 @@ class LmHead {
       : backend_(&backend),
         norm_kind_(config.norm),
         norm_eps_(config.norm_eps),
+        logit_scale_(config.logit_scale),
+        logit_softcap_(config.logit_softcap),
         max_rows_(max_rows) {}
 
   absl::Status LoadNorm(const ModelConfig& config, const WeightSource& source);
   absl::StatusOr<std::unique_ptr<Buffer>> LoadVector(const ModelConfig& config,
                                                      const WeightSource& source, TensorId tensor);
   void Norm(MatrixView x, MatrixView out);
+  static const float* DataOrNull(const std::unique_ptr<Buffer>& vector) {
+    return vector == nullptr ? nullptr : static_cast<const float*>(vector->data());
+  }
   absl::Status LoadHead(const ModelConfig& config, const WeightSource& source, WeightFormat wanted);
 
   Backend* backend_;
   NormKind norm_kind_;
   float norm_eps_;
+  float logit_scale_;
+  float logit_softcap_;                       // 0: none
   WeightFormat format_ = WeightFormat::kF32;  // of the head
   int64_t max_rows_;
   std::unique_ptr<Buffer> norm_;        // [H]
   std::unique_ptr<Buffer> norm_bias_;   // [H], or null
   std::unique_ptr<PackedMatrix> head_;  // [V, H]
+  std::unique_ptr<Buffer> head_bias_;   // [V], or null
   std::unique_ptr<Buffer> normed_;      // [max_rows, H] in operand dtype
 };
 

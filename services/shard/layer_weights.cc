@@ -23,11 +23,18 @@ class LayerLoader {
         wanted_(wanted),
         backend_(backend) {}
 
-  // The parts below one another as one matrix; those that the model lacks are left out.
+  // The parts below one another as one matrix; those that the model lacks are left out, and null
+  // where that is all of them. `expert` as TensorId has it.
   std::unique_ptr<PackedMatrix> Matrix(std::initializer_list<TensorRole> parts,
-                                       int64_t num_slices = 1);
+                                       int64_t num_slices = 1, int expert = -1);
   // The parts one after another as one vector; those that the model lacks are left out.
   FloatVector Vector(std::initializer_list<TensorRole> parts);
+  // Weights of a norm that has none.
+  FloatVector Ones(int size) { return Allocated(std::vector<float>(size, 1.0F)); }
+  // Such a matrix of each expert, and the vectors of all of them as one.
+  std::unique_ptr<ExpertMatrices> Experts(std::initializer_list<TensorRole> parts, int num_experts,
+                                          int64_t num_slices = 1);
+  FloatVector ExpertVectors(std::initializer_list<TensorRole> parts, int num_experts);
 
   // Some rows of every head of a tensor whose heads have `head_rows` each, as a matrix for each
   // head.
@@ -39,7 +46,9 @@ class LayerLoader {
 
  private:
   std::unique_ptr<PackedMatrix> OfHead(TensorId tensor, IndexRange rows, Orientation orientation);
-  std::vector<TensorId> Present(std::initializer_list<TensorRole> roles) const;
+  std::vector<TensorId> Present(std::initializer_list<TensorRole> roles, int expert = -1) const;
+  FloatVector VectorOf(const std::vector<TensorId>& parts);
+  FloatVector Allocated(const std::vector<float>& values);
   TensorSlice SliceOf(TensorId part) const { return sluice::SliceOf(part, config_, plan_); }
   RowReader ReaderOf(const std::vector<TensorId>& parts, const PackSpec& spec);
   absl::Status ReadRows(absl::Span<const TensorId> parts, IndexRange rows, WeightFormat format,
@@ -54,19 +63,20 @@ class LayerLoader {
   absl::Status status_;
 };
 
-std::vector<TensorId> LayerLoader::Present(std::initializer_list<TensorRole> roles) const {
+std::vector<TensorId> LayerLoader::Present(std::initializer_list<TensorRole> roles,
+                                           int expert) const {
   std::vector<TensorId> present;
   for (const TensorRole role : roles) {
-    const TensorId tensor{role, layer_};
+    const TensorId tensor{role, layer_, expert};
     if (HasTensor(tensor, config_)) present.push_back(tensor);
   }
   return present;
 }
 
 std::unique_ptr<PackedMatrix> LayerLoader::Matrix(std::initializer_list<TensorRole> wanted,
-                                                  int64_t num_slices) {
-  if (!status_.ok()) return nullptr;
-  const std::vector<TensorId> parts = Present(wanted);
+                                                  int64_t num_slices, int expert) {
+  const std::vector<TensorId> parts = Present(wanted, expert);
+  if (!status_.ok() || parts.empty()) return nullptr;
   PackSpec spec{.num_inputs = SliceOf(parts.front()).columns.size(),
                 // Parts that are fused read the same inputs, so one format is that of all.
                 .format = FormatOf(parts.front(), config_, wanted_.weights),
@@ -74,7 +84,8 @@ std::unique_ptr<PackedMatrix> LayerLoader::Matrix(std::initializer_list<TensorRo
   const MatrixFormat product(spec.format.weights, wanted_.activations);
   if (product.IsSupported()) spec.format = product;
   for (const TensorId part : parts) spec.num_outputs += SliceOf(part).rows.size();
-  spec.gated = parts.front().role == TensorRole::kGate;
+  const TensorRole first = parts.front().role;
+  spec.gated = first == TensorRole::kGate || first == TensorRole::kSharedGate;
   const RowReader reader = ReaderOf(parts, spec);
   if (!status_.ok()) return nullptr;
   auto packed = backend_.Pack(spec, reader);
@@ -122,7 +133,7 @@ std::unique_ptr<PackedMatrix> LayerLoader::OfHead(TensorId tensor, IndexRange ro
 // From the file a few rows at a time or, where that is slow, from a copy of the whole matrix, which
 // lives as long as the reader.
 RowReader LayerLoader::ReaderOf(const std::vector<TensorId>& parts, const PackSpec& spec) {
-  if (!source_.ReadsWholeTensors()) {
+  if (!source_.ReadsWhole(parts.front())) {
     return [this, parts, format = spec.format.weights](int64_t begin, int64_t end,
                                                        absl::Span<std::byte> out) {
       return ReadRows(parts, {begin, end}, format, out);
@@ -156,8 +167,28 @@ absl::Status LayerLoader::ReadRows(absl::Span<const TensorId> parts, IndexRange 
   return absl::OkStatus();
 }
 
+std::unique_ptr<ExpertMatrices> LayerLoader::Experts(std::initializer_list<TensorRole> wanted,
+                                                     int num_experts, int64_t num_slices) {
+  std::vector<std::unique_ptr<PackedMatrix>> matrices(num_experts);
+  for (int expert = 0; expert < num_experts; ++expert) {
+    matrices[expert] = Matrix(wanted, num_slices, expert);
+  }
+  return status_.ok() ? std::make_unique<ExpertMatrices>(std::move(matrices)) : nullptr;
+}
+
 FloatVector LayerLoader::Vector(std::initializer_list<TensorRole> wanted) {
-  const std::vector<TensorId> parts = Present(wanted);
+  return VectorOf(Present(wanted));
+}
+
+FloatVector LayerLoader::ExpertVectors(std::initializer_list<TensorRole> wanted, int num_experts) {
+  std::vector<TensorId> parts;
+  for (int expert = 0; expert < num_experts; ++expert) {
+    for (const TensorId part : Present(wanted, expert)) parts.push_back(part);
+  }
+  return VectorOf(parts);
+}
+
+FloatVector LayerLoader::VectorOf(const std::vector<TensorId>& parts) {
   if (!status_.ok() || parts.empty()) return {};
   std::vector<float> values;
   for (const TensorId part : parts) {
@@ -166,6 +197,11 @@ FloatVector LayerLoader::Vector(std::initializer_list<TensorRole> wanted) {
     if (!status_.ok()) return {};
     values.insert(values.end(), read->begin(), read->end());
   }
+  return Allocated(values);
+}
+
+FloatVector LayerLoader::Allocated(const std::vector<float>& values) {
+  if (!status_.ok()) return {};
   auto memory = backend_.Allocate(values.size() * sizeof(float));
   status_ = memory.status();
   if (!status_.ok()) return {};
@@ -197,7 +233,7 @@ std::unique_ptr<LatentWeights> LoadLatent(const LatentSpec& spec, LayerLoader& l
   return weights;
 }
 
-AttentionWeights LoadAttention(const AttentionSpec& spec, const ShardPlan& plan,
+AttentionWeights LoadAttention(const AttentionSpec& spec, int head_dim, const ShardPlan& plan,
                                LayerLoader& loader) {
   using enum TensorRole;
   AttentionWeights weights{.spec = spec};
@@ -205,12 +241,19 @@ AttentionWeights LoadAttention(const AttentionSpec& spec, const ShardPlan& plan,
     weights.latent = LoadLatent(*spec.latent, loader);
   } else {
     weights.qkv = loader.Matrix({kQ, kK, kV});
-    weights.qkv_bias = loader.Vector({kQBias, kKBias, kVBias});
-    weights.q_norm = loader.Vector({kQNorm});
-    weights.k_norm = loader.Vector({kKNorm});
   }
+  weights.qkv_bias = loader.Vector({kQBias, kKBias, kVBias});
+  weights.q_norm = loader.Vector({kQNorm});
+  weights.k_norm = loader.Vector({kKNorm});
+  if (spec.qk_norm && spec.qk_norm_kind == QkNormKind::kPlainHeadRms) {
+    weights.q_norm = loader.Ones(head_dim);
+    weights.k_norm = loader.Ones(head_dim);
+  }
+  weights.q_norm_bias = loader.Vector({kQNormBias});
+  weights.k_norm_bias = loader.Vector({kKNormBias});
   weights.o = loader.Matrix({kO}, plan.o_proj.slices.size());
   weights.o_bias = loader.Vector({kOBias});
+  weights.sinks = loader.Vector({kSinks});
   return weights;
 }
 
@@ -238,12 +281,51 @@ size_t VectorBytes(const LatentWeights& latent) {
          latent.kv_a_bias.size_bytes() + latent.kv_norm.size_bytes();
 }
 
+MixtureWeights LoadMlp(const MixtureSpec& spec, const ShardPlan& plan, LayerLoader& loader) {
+  using enum TensorRole;
+  const int num_experts = spec.router.num_experts;
+  const IndexRange slices = plan.MlpOf(spec, spec.expert.width).down_proj.slices;
+  MixtureWeights weights{.spec = spec};
+  weights.router = loader.Matrix({kRouter});
+  weights.router_bias = loader.Vector({kRouterBias});
+  weights.choice_bias = loader.Vector({kChoiceBias});
+  weights.gate_up = loader.Experts({kGate, kUp}, num_experts);
+  weights.gate_up_bias = loader.ExpertVectors({kGateBias, kUpBias}, num_experts);
+  weights.down = loader.Experts({kDown}, num_experts, slices.size());
+  if (slices.begin == 0) weights.down_bias = loader.ExpertVectors({kDownBias}, num_experts);
+  weights.shared_gate_up = loader.Matrix({kSharedGate, kSharedUp});
+  weights.shared_down = loader.Matrix({kSharedDown}, slices.size());
+  weights.shared_score = loader.Matrix({kSharedScore});
+  return weights;
+}
+
 void AppendMatrices(const DenseMlpWeights& mlp, std::vector<const PackedMatrix*>& matrices) {
   matrices.insert(matrices.end(), {mlp.gate_up.get(), mlp.down.get()});
 }
 
-size_t VectorBytes(const DenseMlpWeights& mlp) {
+void AppendMatrices(const MixtureWeights& mlp, std::vector<const PackedMatrix*>& matrices) {
+  for (const auto* matrix :
+       {&mlp.router, &mlp.shared_gate_up, &mlp.shared_down, &mlp.shared_score}) {
+    if (*matrix != nullptr) matrices.push_back(matrix->get());
+  }
+}
+
+// Of what AppendMatrices leaves out.
+size_t OtherBytes(const DenseMlpWeights& mlp) {
   return mlp.gate_up_bias.size_bytes() + mlp.down_bias.size_bytes();
+}
+size_t OtherBytes(const MixtureWeights& mlp) {
+  size_t bytes = 0;
+  for (const ExpertMatrices* experts : {mlp.gate_up.get(), mlp.down.get()}) {
+    for (int expert = 0; expert < experts->num_experts(); ++expert) {
+      bytes += experts->Of(expert).size_bytes();
+    }
+  }
+  for (const FloatVector* vector :
+       {&mlp.router_bias, &mlp.choice_bias, &mlp.gate_up_bias, &mlp.down_bias}) {
+    bytes += vector->size_bytes();
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -260,12 +342,14 @@ std::vector<const PackedMatrix*> LayerWeights::matrices() const {
 }
 
 size_t LayerWeights::size_bytes() const {
-  size_t bytes = std::visit([](const auto& kind) { return VectorBytes(kind); }, mlp);
+  size_t bytes = std::visit([](const auto& kind) { return OtherBytes(kind); }, mlp);
   if (attention.latent != nullptr) bytes += VectorBytes(*attention.latent);
   for (const PackedMatrix* matrix : matrices()) bytes += matrix->size_bytes();
   for (const FloatVector* vector :
        {&attention_norm.weight, &attention_norm.bias, &attention.qkv_bias, &attention.q_norm,
-        &attention.k_norm, &attention.o_bias, &mlp_norm.weight, &mlp_norm.bias}) {
+        &attention.k_norm, &attention.q_norm_bias, &attention.k_norm_bias, &attention.o_bias,
+        &attention.sinks, &mlp_norm.weight, &mlp_norm.bias, &attention_post_norm.weight,
+        &mlp_post_norm.weight}) {
     bytes += vector->size_bytes();
   }
   return bytes;
@@ -277,12 +361,16 @@ absl::StatusOr<LayerWeights> LoadLayerWeights(const ModelConfig& config, const S
   using enum TensorRole;
   const LayerSpec& spec = config.layers[layer];
   LayerLoader loader(config, plan, source, layer, wanted, backend);
-  LayerWeights weights{.parallel_residual = spec.parallel_residual};
+  LayerWeights weights{.parallel_residual = spec.parallel_residual,
+                       .norms = spec.norms,
+                       .residual_multiplier = spec.residual_multiplier};
   weights.attention_norm = {loader.Vector({kAttentionNorm}), loader.Vector({kAttentionNormBias})};
-  weights.attention = LoadAttention(spec.attention, plan, loader);
+  weights.attention = LoadAttention(spec.attention, config.head_dim, plan, loader);
   weights.mlp_norm = {loader.Vector({kMlpNorm}), loader.Vector({kMlpNormBias})};
   weights.mlp = std::visit(
       [&](const auto& mlp) -> MlpWeights { return LoadMlp(mlp, plan, loader); }, spec.mlp);
+  weights.attention_post_norm.weight = loader.Vector({kAttentionPostNorm});
+  weights.mlp_post_norm.weight = loader.Vector({kMlpPostNorm});
   if (!loader.status().ok()) return loader.status();
   return weights;
 }

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/backend.h"
+#include "kernels/expert_ops.h"
 #include "services/model/model_config.h"
 #include "services/model/shard_plan.h"
 #include "services/model/weights.h"
@@ -69,11 +70,13 @@ struct AttentionWeights {
   AttentionSpec spec;
   std::unique_ptr<PackedMatrix> qkv;  // [(Nq + 2 Nkv) * D, H]: q, then k, then v
   FloatVector qkv_bias;               // as qkv's outputs
-  FloatVector q_norm, k_norm;         // [D] each, of layers with QK-norm
+  // Of layers with QK-norm: [D], or by the rank's heads as QkNormKind says; biases [D].
+  FloatVector q_norm, k_norm, q_norm_bias, k_norm_bias;
   // With a latent: what there is in place of the above, null otherwise.
   std::unique_ptr<LatentWeights> latent;
   std::unique_ptr<PackedMatrix> o;  // [H, values]: a partial sum, cut into the plan's slices
   FloatVector o_bias;               // [H], added once, after the ranks' sum
+  FloatVector sinks;                // [Nq], of layers with sinks
 };
 
 struct DenseMlpWeights {
@@ -84,16 +87,37 @@ struct DenseMlpWeights {
   FloatVector down_bias;                  // [H], added once, after the ranks' sum
 };
 
+// F is the rank's columns of an expert, Fs of the shared one.
+struct MixtureWeights {
+  MixtureSpec spec;
+  std::unique_ptr<PackedMatrix> router;     // [E, H], the same on every rank
+  FloatVector router_bias;                  // [E]
+  FloatVector choice_bias;                  // [E]
+  std::unique_ptr<ExpertMatrices> gate_up;  // of each expert as DenseMlpWeights has it
+  FloatVector gate_up_bias;                 // [E, 2F] or, without a gate, [E, F]
+  std::unique_ptr<ExpertMatrices> down;
+  FloatVector down_bias;  // [E, H], on the first rank alone
+  // Of the shared expert; null where there is none.
+  std::unique_ptr<PackedMatrix> shared_gate_up;
+  std::unique_ptr<PackedMatrix> shared_down;
+  std::unique_ptr<PackedMatrix> shared_score;  // [1, H]
+};
+
 // An alternative for each of MlpSpec.
-using MlpWeights = std::variant<DenseMlpWeights>;
+using MlpWeights = std::variant<DenseMlpWeights, MixtureWeights>;
 
 struct LayerWeights {
   NormWeights attention_norm;  // [H], before attention
   AttentionWeights attention;
   NormWeights mlp_norm;  // [H], before the MLP
   MlpWeights mlp;
-  bool parallel_residual = false;  // LayerSpec's
+  NormWeights attention_post_norm, mlp_post_norm;  // [H], of what the two add
+  // LayerSpec's. Norms that it lacks are empty.
+  bool parallel_residual = false;
+  LayerNorms norms;
+  float residual_multiplier = 1;
 
+  // Those that Gemm multiplies with, and all.
   std::vector<const PackedMatrix*> matrices() const;
   size_t size_bytes() const;
 };

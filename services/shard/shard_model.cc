@@ -1,6 +1,7 @@
 #include "services/shard/shard_model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "kernels/check.h"
+#include "services/model/device_check.h"
 
 namespace sluice {
 namespace {
@@ -58,16 +60,41 @@ uint64_t BytesPerBlock(const KvPoolSpec& spec) {
   return uint64_t{1} * spec.num_layers * spec.block_size * spec.bytes_per_position();
 }
 
-// The rank's columns of the stage's widest MLP.
-int64_t WidestMlp(const ModelConfig& config, const ShardPlan& plan) {
-  int64_t widest = 0;
-  for (int64_t layer = plan.layers.begin; layer < plan.layers.end; ++layer) {
-    const auto width = [&](const DenseMlpSpec& mlp) {
-      return plan.MlpOf(mlp.width).columns.size();
-    };
-    widest = std::max(widest, std::visit(width, config.layers[layer].mlp));
+// Makes room for an MLP of a layer.
+void Widen(const DenseMlpSpec& mlp, const ShardPlan& plan, StepShape& shape) {
+  shape.mlp_width = std::max(shape.mlp_width, plan.MlpOf(mlp.width).columns.size());
+}
+void Widen(const MixtureSpec& mlp, const ShardPlan& plan, StepShape& shape) {
+  const int64_t width = plan.MlpOf(mlp, mlp.expert.width).columns.size();
+  shape.num_experts = std::max(shape.num_experts, mlp.router.num_experts);
+  shape.num_chosen = std::max(shape.num_chosen, mlp.router.num_chosen);
+  shape.expert_width = std::max(shape.expert_width, mlp.router.num_chosen * width);
+  shape.shared_width =
+      std::max(shape.shared_width, plan.MlpOf(mlp, mlp.shared_width).columns.size());
+}
+
+// Whether something is done to what a layer's branches add.
+bool ChangesBranches(const LayerSpec& layer) {
+  return layer.norms.after_attention || layer.norms.after_mlp || layer.residual_multiplier != 1;
+}
+
+bool NormsWholeQk(const AttentionSpec& attention) {
+  return attention.qk_norm && attention.qk_norm_kind == QkNormKind::kWholeRms;
+}
+
+// How a rank sums the squares of its keys.
+struct KeySquares {
+  bool is_counted = true;  // another rank counts them where several hold one KV head
+  int num_slices = 1;
+};
+
+// The slices of all ranks are equal runs of KV heads, as many as the model alone says.
+KeySquares KeySquaresOf(const ModelConfig& config, const ShardPlan& plan) {
+  const int ranks = plan.placement.num_ranks;
+  if (ranks > config.num_kv_heads) {
+    return {.is_counted = plan.placement.rank % (ranks / config.num_kv_heads) == 0};
   }
-  return widest;
+  return {.num_slices = NumReductionSlices(config.num_kv_heads) / ranks};
 }
 
 LatentStepShape LatentShapeOfStep(const LatentSpec& latent, const ShardPlan& plan) {
@@ -79,18 +106,26 @@ LatentStepShape LatentShapeOfStep(const LatentSpec& latent, const ShardPlan& pla
 
 StepShape ShapeOfStep(const ModelConfig& config, const ShardPlan& plan, int64_t max_rows,
                       const Backend& backend) {
-  StepShape shape{.max_rows = backend.BucketRows(max_rows),
-                  .hidden = config.hidden_size,
-                  .query_width = plan.heads.size() * config.head_dim,
-                  .value_width = plan.heads.size() * config.value_dim(),
-                  .mlp_width = WidestMlp(config, plan),
-                  .num_ranks = plan.placement.num_ranks,
-                  .operand_dtype = backend.operand_dtype()};
-  if (config.latent() != nullptr) {
-    shape.latent = LatentShapeOfStep(*config.latent(), plan);
-  } else {
-    shape.kv_width = plan.kv_heads.size() * config.head_dim;
+  const auto any_layer = [&](auto has) {
+    return std::any_of(config.layers.begin(), config.layers.end(), has);
+  };
+  StepShape shape{
+      .max_rows = backend.BucketRows(max_rows),
+      .hidden = config.hidden_size,
+      .query_width = plan.heads.size() * config.head_dim,
+      .kv_width = config.latent() != nullptr ? 0 : plan.kv_heads.size() * config.head_dim,
+      .value_width = plan.heads.size() * config.value_dim(),
+      .num_ranks = plan.placement.num_ranks,
+      .has_branch = any_layer(ChangesBranches),
+      .has_squares =
+          any_layer([](const LayerSpec& layer) { return NormsWholeQk(layer.attention); }),
+      .has_query_factors =
+          any_layer([](const LayerSpec& layer) { return layer.attention.growth.has_value(); }),
+      .operand_dtype = backend.operand_dtype()};
+  for (int64_t layer = plan.layers.begin; layer < plan.layers.end; ++layer) {
+    std::visit([&](const auto& mlp) { Widen(mlp, plan, shape); }, config.layers[layer].mlp);
   }
+  if (config.latent() != nullptr) shape.latent = LatentShapeOfStep(*config.latent(), plan);
   return shape;
 }
 
@@ -109,6 +144,7 @@ absl::StatusOr<std::unique_ptr<ShardModel>> ShardModel::Load(const ModelConfig& 
                                                              const ShardModelOptions& options,
                                                              Backend& backend) {
   absl::Status status = CheckOptions(options);
+  if (status.ok() && backend.experts() == nullptr) status = CheckGpuComputes(config);
   status.Update(CheckBackend(config, backend));
   if (!status.ok()) return status;
   const auto format = source.Resolve(options.weights);
@@ -124,22 +160,15 @@ absl::StatusOr<std::unique_ptr<ShardModel>> ShardModel::Load(const ModelConfig& 
   auto arena =
       StepArena::Create(ShapeOfStep(config, plan, options.max_step_rows, backend), backend);
   if (!arena.ok()) return arena.status();
-  std::unique_ptr<RankGroup> ranks;
-  if (plan.placement.num_ranks > 1) {
-    auto group = backend.NewRankGroup({.num_ranks = plan.placement.num_ranks,
-                                       .max_rows = backend.BucketRows(options.max_step_rows),
-                                       .width = config.hidden_size});
-    if (!group.ok()) return group.status();
-    ranks = *std::move(group);
-  }
   const StepLimits limits{.max_rows = options.max_step_rows,
                           .max_positions = config.max_positions,
                           .block_size = options.block_size,
                           .num_blocks = *blocks};
   std::unique_ptr<ShardModel> model(
-      new ShardModel(config, plan, limits, options, backend, *std::move(arena), std::move(ranks)));
+      new ShardModel(config, plan, limits, options, backend, *std::move(arena)));
+  status = model->MakeRankGroups();
   // The host's is reserved, not taken: what can't be had is said before anything is loaded.
-  if (!device_memory) status.Update(model->ReserveKv(pool));
+  if (!device_memory && status.ok()) status.Update(model->ReserveKv(pool));
   if (status.ok()) status.Update(model->LoadRotations(limits));
   const MatrixFormat wanted(*format, options.weights.activations());
   if (status.ok()) status.Update(model->LoadLayers(source, wanted));
@@ -149,17 +178,33 @@ absl::StatusOr<std::unique_ptr<ShardModel>> ShardModel::Load(const ModelConfig& 
 }
 
 ShardModel::ShardModel(const ModelConfig& config, const ShardPlan& plan, const StepLimits& limits,
-                       const ShardModelOptions& options, Backend& backend, StepArena arena,
-                       std::unique_ptr<RankGroup> ranks)
+                       const ShardModelOptions& options, Backend& backend, StepArena arena)
     : config_(config),
       plan_(plan),
       limits_(limits),
       step_timeout_(options.step_timeout),
       backend_(backend),
-      arena_(std::move(arena)),
-      ranks_(std::move(ranks)) {
+      arena_(std::move(arena)) {
   segments_.reserve(limits.max_rows);
   positions_.reserve(limits.max_rows);
+  query_factors_.reserve(limits.max_rows);
+}
+
+absl::Status ShardModel::MakeRankGroups() {
+  if (plan_.placement.num_ranks == 1) return absl::OkStatus();
+  const auto make = [&](int64_t width, std::unique_ptr<RankGroup>& group) {
+    auto made = backend_.NewRankGroup({.num_ranks = plan_.placement.num_ranks,
+                                       .max_rows = backend_.BucketRows(limits_.max_rows),
+                                       .width = width});
+    if (made.ok()) group = *std::move(made);
+    return made.status();
+  };
+  absl::Status status = make(config_.hidden_size, ranks_);
+  const bool sums_squares =
+      std::any_of(config_.layers.begin(), config_.layers.end(),
+                  [](const LayerSpec& layer) { return NormsWholeQk(layer.attention); });
+  if (status.ok() && sums_squares) status = make(2, square_ranks_);
+  return status;
 }
 
 absl::Status ShardModel::ReserveKvOnDevice(const KvPoolSpec& pool, const KvDemand& demand,
@@ -210,6 +255,11 @@ absl::Status ShardModel::LoadLayers(const WeightSource& source, const MatrixForm
       backend_.latents()->ReserveForGemmOfHeads(latent.key_maps.all(), limits_.max_rows);
       backend_.latents()->ReserveForGemmOfHeads(latent.value_maps.all(), limits_.max_rows);
     }
+    if (const auto* mixture = std::get_if<MixtureWeights>(&weights->mlp)) {
+      backend_.experts()->ReserveForExperts(*mixture->gate_up, *mixture->down,
+                                            mixture->shared_down.get(),
+                                            mixture->spec.router.num_chosen, limits_.max_rows);
+    }
     layers_.push_back(*std::move(weights));
   }
   return absl::OkStatus();
@@ -242,7 +292,10 @@ absl::Status ShardModel::CopyBlocks(absl::Span<const KvBlockCopy> copies) {
 }
 
 absl::Status ShardModel::Join(Communicator* communicator, Deadline deadline) {
-  return ranks_ == nullptr ? absl::OkStatus() : ranks_->Join(communicator, deadline);
+  if (ranks_ == nullptr) return absl::OkStatus();
+  const absl::Status joined = ranks_->Join(communicator, deadline);
+  if (!joined.ok() || square_ranks_ == nullptr) return joined;
+  return square_ranks_->Join(communicator, deadline);
 }
 
 absl::Status ShardModel::Forward(absl::Span<const ShardSegment> segments, MatrixView hidden) {
@@ -252,32 +305,52 @@ absl::Status ShardModel::Forward(absl::Span<const ShardSegment> segments, Matrix
   // Computed with the bucket's rows: rows beyond the step are padding; their contents are
   // unspecified.
   const int64_t rows = backend_.BucketRows(hidden.rows);
-  Step step{arena_.Views(rows), hidden};
+  Step step{.views = arena_.Views(rows), .hidden = hidden};
   step.hidden.rows = rows;
   PlaceSegments(segments);
   backend_.BeginStep(segments_, rows);
   const bool own_rotations = PlaceRotations(segments);
-  if (ranks_ != nullptr) ranks_->BeginStep(Deadline::After(step_timeout_));
+  PlaceQueryFactors(step.views.query_factors);
+  for (RankGroup* ranks : {ranks_.get(), square_ranks_.get()}) {
+    if (ranks != nullptr) ranks->BeginStep(Deadline::After(step_timeout_));
+  }
   const absl::Status enqueued =
       backend_.RunStep({.rows = rows, .memory = hidden.data, .variant = own_rotations ? 1 : 0},
                        [&] { return RunLayers(step); });
   // What hangs in here, the process's watch over its own progress ends.
   const absl::Status done = backend_.Synchronize(Deadline::Never());
   // Waits between steps must not fail for the deadline of this one.
-  if (ranks_ != nullptr) ranks_->BeginStep(Deadline::Never());
+  for (RankGroup* ranks : {ranks_.get(), square_ranks_.get()}) {
+    if (ranks != nullptr) ranks->BeginStep(Deadline::Never());
+  }
   return enqueued.ok() ? done : enqueued;
 }
 
 absl::Status ShardModel::RunLayers(const Step& step) {
-  Norm(layers_[0].attention_norm, step.hidden, step.views.normed);
+  if (layers_[0].norms.before_attention) {
+    Norm(layers_[0].attention_norm, step.hidden, step.views.normed);
+  }
   for (size_t index = 0; index < layers_.size(); ++index) {
     const LayerWeights& layer = layers_[index];
+    absl::Status sent =
+        Attend(layer, static_cast<int>(index), WithInput(layer.norms.before_attention, step));
+    if (!sent.ok()) return sent;
+    BranchEnd end{.post = layer.norms.after_mlp ? &layer.mlp_post_norm : nullptr,
+                  .multiplier = layer.residual_multiplier};
     const bool is_last = index + 1 == layers_.size();
-    const NormWeights* const next = is_last ? nullptr : &layers_[index + 1].attention_norm;
-    if (absl::Status sent = Attend(layer, static_cast<int>(index), step); !sent.ok()) return sent;
-    if (absl::Status sent = Mlp(layer.mlp, next, step); !sent.ok()) return sent;
+    if (!is_last && layers_[index + 1].norms.before_attention) {
+      end.next = &layers_[index + 1].attention_norm;
+    }
+    sent = Mlp(layer.mlp, end, WithInput(layer.norms.before_mlp || layer.parallel_residual, step));
+    if (!sent.ok()) return sent;
   }
   return absl::OkStatus();
+}
+
+ShardModel::Step ShardModel::WithInput(bool has_norm, const Step& step) {
+  Step result = step;
+  result.input = has_norm ? step.views.normed : step.hidden;
+  return result;
 }
 
 void ShardModel::PlaceSegments(absl::Span<const ShardSegment> segments) {
@@ -292,6 +365,22 @@ void ShardModel::PlaceSegments(absl::Span<const ShardSegment> segments) {
       positions_.push_back(segment.first_position + i);
     }
   }
+}
+
+void ShardModel::PlaceQueryFactors(MatrixView factors) {
+  const auto layer =
+      std::find_if(config_.layers.begin(), config_.layers.end(),
+                   [](const LayerSpec& each) { return each.attention.growth.has_value(); });
+  if (layer == config_.layers.end()) return;
+  const QueryGrowth& growth = *layer->attention.growth;
+  query_factors_.clear();
+  for (const int32_t position : positions_) {
+    const double units = std::floor(double{1} * (position + growth.offset) / growth.unit);
+    query_factors_.push_back(static_cast<float>(1 + growth.beta * std::log1p(units)));
+  }
+  backend_.CopyIn({reinterpret_cast<const std::byte*>(query_factors_.data()),
+                   query_factors_.size() * sizeof(float)},
+                  factors.data);
 }
 
 bool ShardModel::PlaceRotations(absl::Span<const ShardSegment> segments) {
@@ -323,43 +412,59 @@ void ShardModel::Norm(const NormWeights& norm, MatrixView x, MatrixView out) {
 absl::Status ShardModel::Attend(const LayerWeights& layer, int index, const Step& step) {
   const AttentionWeights& attention = layer.attention;
   if (attention.latent != nullptr) {
-    AttendToLatents(attention, index, step.views);
-  } else {
-    AttendByHead(attention, index, step.views);
+    AttendToLatents(attention, index, step);
+  } else if (absl::Status sent = AttendByHead(attention, index, step); !sent.ok()) {
+    return sent;
   }
-  // Before the residual stream changes, where the MLP reads the layer's input too.
-  if (layer.parallel_residual) Norm(layer.mlp_norm, step.hidden, step.views.normed);
-  const NormWeights* const next = layer.parallel_residual ? nullptr : &layer.mlp_norm;
-  return AddProductToResidual(step.views.attended, *attention.o, attention.o_bias, next, step);
+  BranchEnd end{.post = layer.norms.after_attention ? &layer.attention_post_norm : nullptr,
+                .multiplier = layer.residual_multiplier};
+  if (layer.norms.before_mlp && layer.parallel_residual) {
+    // Before the residual stream changes, as the MLP reads the layer's input too.
+    Norm(layer.mlp_norm, step.hidden, step.views.normed);
+  } else if (layer.norms.before_mlp) {
+    end.next = &layer.mlp_norm;
+  }
+  return AddProductToResidual(step.views.attended, *attention.o, attention.o_bias, end, step);
 }
 
-void ShardModel::AttendByHead(const AttentionWeights& attention, int index,
-                              const StepViews& views) {
-  const int64_t query_width = plan_.heads.size() * config_.head_dim;
-  backend_.Gemm(views.normed, *attention.qkv, views.qkv,
-                {.bias = attention.qkv_bias.data_or_null()});
+absl::Status ShardModel::AttendByHead(const AttentionWeights& attention, int index,
+                                      const Step& step) {
+  const StepViews& views = step.views;
+  const AttentionSpec& spec = attention.spec;
+  const MatrixView queries = views.qkv.Columns(0, plan_.heads.size() * config_.head_dim);
+  backend_.Gemm(step.input, *attention.qkv, views.qkv, {.bias = attention.qkv_bias.data_or_null()});
+  if (NormsWholeQk(spec)) {
+    if (absl::Status sent = NormWholeQk(attention, step); !sent.ok()) return sent;
+  }
   backend_.ApplyQkNormRopeAndStoreKv(views.qkv, TurnOf(attention), index, *kv_pool_);
-  backend_.PagedAttention(views.qkv.Columns(0, query_width), *kv_pool_, index,
-                          {.scale = attention.spec.scale, .window = attention.spec.window},
+  if (spec.growth.has_value()) {
+    backend_.ScaleRows(static_cast<const float*>(views.query_factors.data), queries);
+  }
+  backend_.PagedAttention(queries, *kv_pool_, index,
+                          {.scale = spec.scale,
+                           .window = spec.window,
+                           .chunk = spec.chunk,
+                           .sinks = attention.sinks.data_or_null(),
+                           .softcap = spec.softcap},
                           views.attended);
+  return absl::OkStatus();
 }
 
 // One arithmetic for decode and prefill: docs/decisions/056-latent-attention-is-always-absorbed.md.
-void ShardModel::AttendToLatents(const AttentionWeights& attention, int index,
-                                 const StepViews& step) {
+void ShardModel::AttendToLatents(const AttentionWeights& attention, int index, const Step& step) {
   const LatentSpec& spec = *attention.spec.latent;
   const LatentWeights& weights = *attention.latent;
-  const LatentViews& views = step.latent;
+  const LatentViews& views = step.views.latent;
   LatentOps& latents = *backend_.latents();
   if (spec.query_rank > 0) {
-    backend_.Gemm(step.normed, *weights.q_in, views.q_latent,
+    backend_.Gemm(step.input, *weights.q_in, views.q_latent,
                   {.bias = weights.q_in_bias.data_or_null()});
     backend_.RmsNorm(views.q_latent, weights.q_norm.data(), spec.norm_eps, views.q_latent_normed);
     backend_.Gemm(views.q_latent_normed, *weights.q_b, views.q);
   } else {
-    backend_.Gemm(step.normed, *weights.q_in, views.q);
+    backend_.Gemm(step.input, *weights.q_in, views.q);
   }
-  backend_.Gemm(step.normed, *weights.kv_a, views.kv, {.bias = weights.kv_a_bias.data_or_null()});
+  backend_.Gemm(step.input, *weights.kv_a, views.kv, {.bias = weights.kv_a_bias.data_or_null()});
   latents.PrepareLatentAttention(views.q, views.kv, LatentParamsOf(attention), index, *kv_pool_,
                                  views.absorbed);
   latents.GemmOfHeads({views.q, spec.query_dim()}, weights.key_maps.all(),
@@ -368,7 +473,7 @@ void ShardModel::AttendToLatents(const AttentionWeights& attention, int index,
                           {.scale = attention.spec.scale, .window = attention.spec.window},
                           views.mixed);
   latents.GemmOfHeads({views.mixed, spec.rank}, weights.value_maps.all(),
-                      {step.attended, spec.value_dim});
+                      {step.views.attended, spec.value_dim});
 }
 
 LatentParams ShardModel::LatentParamsOf(const AttentionWeights& attention) const {
@@ -384,15 +489,48 @@ LatentParams ShardModel::LatentParamsOf(const AttentionWeights& attention) const
           .layout = rotations_[rope].layout()};
 }
 
-// QK-norm, which takes a head by itself and thus needs no other rank, and rotation.
+absl::Status ShardModel::NormWholeQk(const AttentionWeights& attention, const Step& step) {
+  const int64_t query_width = plan_.heads.size() * config_.head_dim;
+  const int64_t kv_width = plan_.kv_heads.size() * config_.head_dim;
+  const MatrixView queries = step.views.qkv.Columns(0, query_width);
+  const MatrixView keys = step.views.qkv.Columns(query_width, kv_width);
+  // Of ranks that share a KV head, the first counts it.
+  const KeySquares counted = KeySquaresOf(config_, plan_);
+  MatrixView squares = step.views.squares;
+  backend_.SumSquares(queries, static_cast<int>(plan_.o_proj.slices.size()), squares.Columns(0, 1));
+  backend_.SumSquares(keys.Columns(0, counted.is_counted ? kv_width : 0), counted.num_slices,
+                      squares.Columns(1, 1));
+  if (square_ranks_ != nullptr) {
+    const MatrixView zeros = step.views.zeros.Columns(0, 2);
+    backend_.TreeAdd({&zeros, 1}, step.views.all_squares);
+    const ResidualUpdate update{.residual = step.views.all_squares};
+    if (absl::Status sent = square_ranks_->SumToResidual(squares, update); !sent.ok()) return sent;
+    squares = step.views.all_squares;
+  }
+  backend_.RmsNormOfPart(queries, squares.Columns(0, 1), config_.query_width(),
+                         attention.q_norm.data(), config_.norm_eps);
+  backend_.RmsNormOfPart(keys, squares.Columns(1, 1), config_.kv_width(), attention.k_norm.data(),
+                         config_.norm_eps);
+  return absl::OkStatus();
+}
+
+// Norms that take a head by itself and thus need no other rank, and rotation.
 QkNormRopeParams ShardModel::TurnOf(const AttentionWeights& attention) const {
   const AttentionSpec& spec = attention.spec;
   QkNormRopeParams turn{.num_heads = static_cast<int>(plan_.heads.size()),
                         .num_kv_heads = static_cast<int>(plan_.kv_heads.size()),
                         .head_dim = config_.head_dim,
-                        .query_norm = spec.qk_norm ? attention.q_norm.data() : nullptr,
-                        .key_norm = spec.qk_norm ? attention.k_norm.data() : nullptr,
-                        .norm_eps = config_.norm_eps};
+                        .norm_eps = config_.norm_eps,
+                        .clip = spec.clip};
+  if (spec.qk_norm && spec.qk_norm_kind != QkNormKind::kWholeRms) {
+    turn.query_norm = attention.q_norm.data();
+    turn.key_norm = attention.k_norm.data();
+    turn.query_norm_bias = attention.q_norm_bias.data_or_null();
+    turn.key_norm_bias = attention.k_norm_bias.data_or_null();
+    turn.norms_centred = spec.qk_norm_kind == QkNormKind::kHeadLayer ||
+                         spec.qk_norm_kind == QkNormKind::kOwnHeadLayer;
+    turn.norms_by_head = spec.qk_norm_kind == QkNormKind::kOwnHeadLayer;
+  }
   if (spec.rope.has_value()) {
     turn.rotations = &step_rotations_[*spec.rope];
     turn.layout = rotations_[*spec.rope].layout();
@@ -400,34 +538,64 @@ QkNormRopeParams ShardModel::TurnOf(const AttentionWeights& attention) const {
   return turn;
 }
 
-absl::Status ShardModel::Mlp(const MlpWeights& mlp, const NormWeights* next, const Step& step) {
-  return std::visit([&](const auto& kind) { return RunMlp(kind, next, step); }, mlp);
+absl::Status ShardModel::Mlp(const MlpWeights& mlp, const BranchEnd& end, const Step& step) {
+  return std::visit([&](const auto& kind) { return RunMlp(kind, end, step); }, mlp);
 }
 
-absl::Status ShardModel::RunMlp(const DenseMlpWeights& mlp, const NormWeights* next,
+absl::Status ShardModel::RunMlp(const DenseMlpWeights& mlp, const BranchEnd& end,
                                 const Step& step) {
   const int64_t width = plan_.MlpOf(mlp.spec.width).columns.size();
   const MatrixView activated = step.views.activated.Columns(0, width);
-  backend_.Gemm(step.views.normed, *mlp.gate_up, activated,
-                {.bias = mlp.gate_up_bias.data_or_null(), .activation = mlp.spec.activation});
-  return AddProductToResidual(activated, *mlp.down, mlp.down_bias, next, step);
+  backend_.Gemm(step.input, *mlp.gate_up, activated,
+                {.bias = mlp.gate_up_bias.data_or_null(),
+                 .activation = mlp.spec.activation,
+                 .clamp = mlp.spec.clamp});
+  return AddProductToResidual(activated, *mlp.down, mlp.down_bias, end, step);
 }
 
 absl::Status ShardModel::AddProductToResidual(MatrixView x, const PackedMatrix& weights,
-                                              const FloatVector& bias, const NormWeights* next,
+                                              const FloatVector& bias, const BranchEnd& end,
                                               const Step& step) {
-  if (ranks_ == nullptr) {
-    backend_.Gemm(x, weights, step.hidden, {.bias = bias.data_or_null(), .add_to_out = true});
-    if (next != nullptr) Norm(*next, step.hidden, step.views.normed);
+  const auto product = [&](MatrixView out, const float* added, bool add_to_out) {
+    backend_.Gemm(x, weights, out, {.bias = added, .add_to_out = add_to_out});
+  };
+  return AddToResidual(product, bias.data_or_null(), end, step);
+}
+
+absl::Status ShardModel::AddToResidual(LastProduct product, const float* bias, const BranchEnd& end,
+                                       const Step& step) {
+  if (end.post != nullptr || end.multiplier != 1) {
+    if (absl::Status sent = SumBranch(product, bias, step); !sent.ok()) return sent;
+    if (end.post != nullptr) Norm(*end.post, step.views.branch, step.views.branch);
+    if (end.multiplier != 1) backend_.Scale(end.multiplier, step.views.branch);
+    backend_.AddResidual(step.views.branch, step.hidden);
+    if (end.next != nullptr) Norm(*end.next, step.hidden, step.views.normed);
     return absl::OkStatus();
   }
-  backend_.Gemm(x, weights, step.views.partial);
-  ResidualUpdate update{.residual = step.hidden, .bias = bias.data_or_null()};
-  if (next != nullptr) {
-    update.norm = NormOf(*next);
+  if (ranks_ == nullptr) {
+    product(step.hidden, bias, /*add_to_out=*/true);
+    if (end.next != nullptr) Norm(*end.next, step.hidden, step.views.normed);
+    return absl::OkStatus();
+  }
+  product(step.views.partial, /*bias=*/nullptr, /*add_to_out=*/false);
+  ResidualUpdate update{.residual = step.hidden, .bias = bias};
+  if (end.next != nullptr) {
+    update.norm = NormOf(*end.next);
     update.normed = step.views.normed;
   }
   return ranks_->SumToResidual(step.views.partial, update);
+}
+
+absl::Status ShardModel::SumBranch(LastProduct product, const float* bias, const Step& step) {
+  const MatrixView branch = step.views.branch;
+  if (ranks_ == nullptr) {
+    product(branch, bias, /*add_to_out=*/false);
+    return absl::OkStatus();
+  }
+  product(step.views.partial, /*bias=*/nullptr, /*add_to_out=*/false);
+  const MatrixView zeros = step.views.zeros.Columns(0, branch.cols);
+  backend_.TreeAdd({&zeros, 1}, branch);
+  return ranks_->SumToResidual(step.views.partial, {.residual = branch, .bias = bias});
 }
 
 }  // namespace sluice

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -95,8 +96,9 @@ class ShardModel {
 
  private:
   ShardModel(const ModelConfig& config, const ShardPlan& plan, const StepLimits& limits,
-             const ShardModelOptions& options, Backend& backend, StepArena arena,
-             std::unique_ptr<RankGroup> ranks);
+             const ShardModelOptions& options, Backend& backend, StepArena arena);
+
+  absl::Status MakeRankGroups();
 
   absl::Status LoadLayers(const WeightSource& source, const MatrixFormat& wanted);
   absl::Status LoadRotations(const StepLimits& limits);
@@ -108,29 +110,54 @@ class ShardModel {
   struct Step {
     StepViews views;
     MatrixView hidden;
+    MatrixView input;  // what the branch at work reads: views.normed, or hidden itself
   };
 
+  // What becomes of what attention or MLP computes.
+  struct BranchEnd {
+    const NormWeights* post = nullptr;  // its norm, before it is added; null: none
+    float multiplier = 1;               // what it is multiplied with after that
+    // The norm of the residual stream that follows; null: none.
+    const NormWeights* next = nullptr;
+  };
+
+  // Computes a branch's last product, + bias where there is one, into `out` or adds it to that.
+  using LastProduct = absl::FunctionRef<void(MatrixView out, const float* bias, bool add_to_out)>;
+
   void PlaceSegments(absl::Span<const ShardSegment> segments);
+  // Copies the factors of the step's queries to `factors`, where the model has any.
+  void PlaceQueryFactors(MatrixView factors);
   // Fills in step_rotations_. Whether they are the step's own.
   bool PlaceRotations(absl::Span<const ShardSegment> segments);
   absl::Status RunLayers(const Step& step);
   RowNorm NormOf(const NormWeights& norm) const;
   void Norm(const NormWeights& norm, MatrixView x, MatrixView out);
-  // Both begin with the layer's normed input in views.normed.
+  // `step` with the input of a branch that has a norm before it, or none.
+  static Step WithInput(bool has_norm, const Step& step);
+  // Both read step.input.
   absl::Status Attend(const LayerWeights& layer, int index, const Step& step);
   // Both end with what the output projection reads in views.attended.
-  void AttendByHead(const AttentionWeights& attention, int index, const StepViews& views);
-  void AttendToLatents(const AttentionWeights& attention, int index, const StepViews& views);
+  absl::Status AttendByHead(const AttentionWeights& attention, int index, const Step& step);
+  void AttendToLatents(const AttentionWeights& attention, int index, const Step& step);
   LatentParams LatentParamsOf(const AttentionWeights& attention) const;
+  absl::Status Mlp(const MlpWeights& mlp, const BranchEnd& end, const Step& step);
+  absl::Status RunMlp(const DenseMlpWeights& mlp, const BranchEnd& end, const Step& step);
+  // RMSNorm of queries and keys, each over the heads of all ranks.
+  absl::Status NormWholeQk(const AttentionWeights& attention, const Step& step);
   QkNormRopeParams TurnOf(const AttentionWeights& attention) const;
-  // Ends with `next`, the norm of what follows, where there is one.
-  absl::Status Mlp(const MlpWeights& mlp, const NormWeights* next, const Step& step);
-  absl::Status RunMlp(const DenseMlpWeights& mlp, const NormWeights* next, const Step& step);
-  // hidden += the sum over the ranks of x times weights, + bias where there is one; and views.normed =
-  // its norm by `next`, unless that is null.
+  absl::Status RunMlp(const MixtureWeights& mlp, const BranchEnd& end, const Step& step);
+  // All of it but its last product, which CombineExperts adds to those of the chosen ones.
+  SharedExpert RunSharedExpert(const MixtureWeights& mlp, const Step& step);
+  // hidden += the sum over the ranks of x times weights, + bias where there is one, and what `end`
+  // makes of it; and views.normed = the residual stream's norm by end.next, unless that is null.
   absl::Status AddProductToResidual(MatrixView x, const PackedMatrix& weights,
-                                    const FloatVector& bias, const NormWeights* next,
+                                    const FloatVector& bias, const BranchEnd& end,
                                     const Step& step);
+  // The same of what `product` computes, which adds a bias by itself, on one rank.
+  absl::Status AddToResidual(LastProduct product, const float* bias, const BranchEnd& end,
+                             const Step& step);
+  // views.branch = the sum over the ranks of the product, + bias where there is one.
+  absl::Status SumBranch(LastProduct product, const float* bias, const Step& step);
 
   // Constant after loading.
   const ModelConfig config_;
@@ -146,8 +173,11 @@ class ShardModel {
   std::unique_ptr<KvPool> kv_pool_;
   StepArena arena_;
   std::unique_ptr<RankGroup> ranks_;  // null for a single rank
+  // What sums squares of queries and keys; null for a single rank, and where no layer needs it.
+  std::unique_ptr<RankGroup> square_ranks_;
   std::vector<AttentionSegment> segments_;
   std::vector<int32_t> positions_;          // of the step's rows
+  std::vector<float> query_factors_;        // of the step's rows
   std::vector<Rotations> rotations_;        // of ModelConfig::ropes
   std::vector<RopeTables> step_rotations_;  // what the step uses of each
 };

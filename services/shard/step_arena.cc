@@ -4,6 +4,7 @@
 
 #include "kernels/check.h"
 #include "kernels/rank_group.h"
+#include "kernels/routing.h"
 
 namespace sluice {
 namespace {
@@ -58,18 +59,42 @@ size_t CarveByHead(const StepShape& shape, Carver& carver, StepViews& views) {
   return carver.offset();
 }
 
+// A mixture's part. Its activations are rows of experts, of which a step has k for each of its own.
+void CarveMixture(const StepShape& shape, Carver& carver, StepViews& views) {
+  if (shape.num_experts == 0) return;
+  views.router_outputs = carver.Take(shape.num_experts);
+  const auto routing = Routing::SizeBytes(shape.max_rows, shape.num_experts, shape.num_chosen);
+  views.routing =
+      carver.Take(static_cast<int64_t>(routing / (shape.max_rows * sizeof(int32_t)) + 1));
+  views.expert_activated = carver.Take(shape.expert_width, shape.operand_dtype);
+  views.shared_activated = carver.Take(shape.shared_width, shape.operand_dtype);
+  views.shared_scores = carver.Take(1);
+}
+
 // Lays out the largest step and returns how many bytes it takes.
 size_t Carve(const StepShape& shape, std::byte* base, StepViews& views) {
   Carver carver(shape.max_rows, base);
   views.normed = carver.Take(shape.hidden, shape.operand_dtype);
   views.partial =
       carver.Take(shape.hidden, DType::kF32, PaddedRows(shape.max_rows, shape.num_ranks));
+  if (shape.has_branch) views.branch = carver.Take(shape.hidden);
+  if (shape.has_squares) {
+    views.squares = carver.Take(2, DType::kF32, PaddedRows(shape.max_rows, shape.num_ranks));
+    views.all_squares = carver.Take(2);
+  }
+  if (shape.num_ranks > 1 && (shape.has_branch || shape.has_squares)) {
+    views.zeros = carver.Take(std::max<int64_t>(shape.hidden, 2));
+  }
+  if (shape.has_query_factors) views.query_factors = carver.Take(1);
   const size_t shared = carver.offset();
   const size_t attention_end = shape.latent.stored_dim > 0 ? CarveLatent(shape, carver, views)
                                                            : CarveByHead(shape, carver, views);
   carver.Rewind(shared);
   views.activated = carver.Take(shape.mlp_width, shape.operand_dtype);
-  return std::max(attention_end, carver.offset());
+  const size_t mlp_end = carver.offset();
+  carver.Rewind(shared);
+  CarveMixture(shape, carver, views);
+  return std::max({attention_end, mlp_end, carver.offset()});
 }
 
 }  // namespace
@@ -86,9 +111,27 @@ StepViews StepArena::Views(int64_t rows) const {
   SLUICE_CHECK(rows >= 1 && rows <= largest_.normed.rows);
   StepViews views = largest_;
   LatentViews& latent = views.latent;
-  for (MatrixView* view : {&views.normed, &views.partial, &views.qkv, &views.attended,
-                           &views.activated, &latent.q_latent, &latent.q_latent_normed, &latent.q,
-                           &latent.kv, &latent.absorbed, &latent.mixed}) {
+  for (MatrixView* view : {&views.normed,
+                           &views.partial,
+                           &views.qkv,
+                           &views.attended,
+                           &views.activated,
+                           &views.branch,
+                           &views.zeros,
+                           &views.squares,
+                           &views.all_squares,
+                           &views.query_factors,
+                           &views.router_outputs,
+                           &views.routing,
+                           &views.expert_activated,
+                           &views.shared_activated,
+                           &views.shared_scores,
+                           &latent.q_latent,
+                           &latent.q_latent_normed,
+                           &latent.q,
+                           &latent.kv,
+                           &latent.absorbed,
+                           &latent.mixed}) {
     view->rows = rows;
   }
   return views;

@@ -31,7 +31,15 @@ struct StepShape {
   int64_t value_width = 0;  // of what the output projection reads
   LatentStepShape latent;
   int64_t mlp_width = 0;  // F of the rank, of the widest layer
+  // Of mixtures of experts, of the largest; 0 where there are none.
+  int num_experts = 0;       // E
+  int num_chosen = 0;        // k
+  int64_t expert_width = 0;  // k * F of the rank
+  int64_t shared_width = 0;  // F of the shared expert of the rank
   int num_ranks = 1;
+  bool has_branch = false;         // something is done to what attention or MLP adds
+  bool has_squares = false;        // norms of queries and keys take all heads at once
+  bool has_query_factors = false;  // queries are multiplied by a factor of their position
   DType operand_dtype = DType::kF32;
 };
 
@@ -55,8 +63,21 @@ struct StepViews {
   MatrixView qkv;       // [T, (Nq + 2 Nkv) * D]
   MatrixView attended;  // [T, values of all heads], operand
   LatentViews latent;
+  // Of models that need them, see StepShape.
+  MatrixView branch;         // [T, H]: what attention or MLP adds, before it is added
+  MatrixView squares;        // [T, 2] with the memory that RankGroup::Sum asks for: of the rank's
+                             // queries and of its keys, sums of squares
+  MatrixView all_squares;    // [T, 2]: the same of all ranks
+  MatrixView query_factors;  // [T, 1]
+  MatrixView zeros;          // [T, H], of several ranks: nothing writes it
   // MLP.
   MatrixView activated;  // [T, F], operand
+  // Mixture of experts.
+  MatrixView router_outputs;    // [T, E]
+  MatrixView routing;           // memory of a Routing of T rows
+  MatrixView expert_activated;  // [T, k * F], operand: memory of [T * k, F]
+  MatrixView shared_activated;  // [T, F of the shared expert], operand
+  MatrixView shared_scores;     // [T, 1]
 };
 
 class StepArena {

@@ -79,7 +79,7 @@ mkdir -p "$stage/tests/golden"
 cp "$root"/tests/golden/*.json "$stage/tests/golden/"
 # Whole models and what the oracle computes of them: a family each, some 25 MB. Only where the oracle is at hand.
 oracle=${SLUICE_TESTDATA:-$root/../shared}/oracle
-presets=(llama llama-bias llama-yarn llama-dynamic mistral-window qwen2 qwen3 smollm3 phi3-longrope-partial gemma gpt2 gpt_neox
+presets=(llama llama-bias llama-yarn llama-dynamic mistral-window qwen2 qwen3 smollm3 phi3-longrope-partial gemma gemma2 ministral3 phi-qk_norm granite gpt2 gpt_neox
   sluice-sinusoidal-layernorm-gelu)
 contents=(bin tests lib libc)
 if $with_model; then

@@ -33,7 +33,8 @@ DATA_PATH = {
 # Words by which a file knows a weight format or a family.
 FORMATS = {"int8": r"\bk?Int8\b|\bINT8\b|\bint8\b", "int4": r"\bk?Int4\b|\bINT4\b|\bint4\b",
            "fp8": r"\bk?Fp8\w*\b|\bFP8\b|\bfp8\b|F8_E4M3", "fp8-w8a8": r"[Ww]8[Aa]8|kFp8Pairs"}
-FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "smollm3", "phi3", "gemma", "gpt2", "gpt_neox")
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "smollm3", "phi3", "gemma", "gemma2", "granite", "olmo2", "cohere",
+            "starcoder2", "stablelm", "glm4", "internlm2", "gpt2", "gpt_neox")
 
 
 def files_of(root):

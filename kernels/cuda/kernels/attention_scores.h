@@ -6,6 +6,7 @@
 #include "kernels/cuda/kernels/attention_fp8_loading.h"
 #include "kernels/cuda/kernels/attention_loading.h"
 #include "kernels/cuda/kernels/attention_merge.h"
+#include "kernels/cuda/kernels/exponential.h"
 
 namespace sluice::cuda::SIMT_NAMESPACE {
 
@@ -54,11 +55,19 @@ SIMT_DEVICE void Score(const Queries<Shape>& queries, const LoaderOf<Shape>& loa
   }
 }
 
-// Scores times `scale` (log2 e included), minus infinity where a row does not see a position; and
-// the largest of each of the thread's two rows, in the warp's share. `first_position`: of it.
+inline constexpr float kLog2E = 1.4426950408889634f;
+
+// Scores times `scale`, to base 2: capped, where `softcap` is not 0, and times log2 e.
+SIMT_DEVICE float ScaledScore(float score, float scale, float softcap) {
+  if (softcap == 0) return score * (scale * kLog2E);
+  return SoftCapped(score * scale, softcap) * kLog2E;
+}
+
+// ScaledScore of all, minus infinity where a row does not see a position; and the largest of each of
+// the thread's two rows, in the warp's share. `first_position`: of it.
 template <class Shape>
 SIMT_DEVICE void MaskAndScale(const PositionRange (&seen)[2], int first_position, float scale,
-                              int lane, Scores<Shape>& scores, float (&largest)[2]) {
+                              float softcap, int lane, Scores<Shape>& scores, float (&largest)[2]) {
   SIMT_UNROLL
   for (int half = 0; half < 2; ++half) {
     largest[half] = -INFINITY;
@@ -68,7 +77,7 @@ SIMT_DEVICE void MaskAndScale(const PositionRange (&seen)[2], int first_position
       for (int i = 0; i < 2; ++i) {
         float& score = scores[column][half * 2 + i];
         const int position = first_position + column * 8 + lane % 4 * 2 + i;
-        score = seen[half].Has(position) ? score * scale : -INFINITY;
+        score = seen[half].Has(position) ? ScaledScore(score, scale, softcap) : -INFINITY;
         largest[half] = Larger()(largest[half], score);
       }
     }

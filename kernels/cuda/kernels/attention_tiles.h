@@ -101,13 +101,12 @@ class AttentionBlock {
   }
 
   SIMT_DEVICE void Attend(int kv_tile, int stage) {
-    constexpr float kLog2E = 1.4426950408889634f;
     const int first_column = member_ * Shape::kColumns;
     Scores<Shape> scores;
     Score<Shape>(queries_, loader_, stage, first_column, lane_, scores);
     float largest[2], shares[2];
-    MaskAndScale<Shape>(seen_, kv_tile * kKvTile + first_column * 8, task_.scale * kLog2E, lane_,
-                        scores, largest);
+    MaskAndScale<Shape>(seen_, kv_tile * kKvTile + first_column * 8, task_.scale, task_.softcap,
+                        lane_, scores, largest);
     if constexpr (Shape::kSharing > 1) exchange_.JoinLargest(largest);
     SIMT_UNROLL
     for (int half = 0; half < 2; ++half) {

@@ -2,6 +2,7 @@
 
 // After simt.h.
 #include "kernels/cuda/kernels/elements.h"
+#include "kernels/cuda/kernels/exponential.h"
 #include "kernels/cuda/kernels/launchers.h"
 
 namespace sluice::cuda::SIMT_NAMESPACE {
@@ -36,6 +37,12 @@ SIMT_KERNEL(kThreads, 4) ChangeElements(SIMT_TASK ElementwiseTask task) {
         break;
       case ElementwiseKind::kAdd:
         *x += RowOf(task.operand, row)[col];
+        break;
+      case ElementwiseKind::kScaleRows:
+        *x *= *RowOf(task.operand, row);
+        break;
+      case ElementwiseKind::kSoftCap:
+        *x = SoftCapped(*x, task.factor);
         break;
     }
   });

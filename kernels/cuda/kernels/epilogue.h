@@ -19,6 +19,8 @@ SIMT_DEVICE float Activated(Activation activation, float z) {
       const float y = 0.79788456080286536f * (z + 0.044715f * z * z * z);
       return z / (1 + Exp(-2 * y));
     }
+    case Activation::kClampedSwiGlu:
+      break;  // of mixtures, which no GPU computes
   }
   return z;
 }

@@ -1,4 +1,5 @@
-// The exponential function that weighs tokens. After simt.h.
+// Exponential functions: that which weighs tokens, and the soft cap of scores and logits. After
+// simt.h.
 #pragma once
 
 namespace sluice::cuda::SIMT_NAMESPACE {
@@ -19,6 +20,12 @@ SIMT_DEVICE double ExpOfNegative(double x) {
   SIMT_UNROLL
   for (int i = 0; i < 13; ++i) series = series * r + 1 / kFactorials[i];
   return series * DoubleFromBits((BitsOf(shifted) << 52) + BitsOf(1.0));
+}
+
+// cap * tanh(x / cap) to about 1e-7 of cap. tanh(u) = 1 - 2 / (exp(2u) + 1).
+SIMT_DEVICE float SoftCapped(float x, float cap) {
+  constexpr float kTwiceLog2E = 2.8853900817779268f;
+  return cap * (1.0f - 2.0f / (Exp2(x * (kTwiceLog2E / cap)) + 1.0f));
 }
 
 }  // namespace sluice::cuda::SIMT_NAMESPACE

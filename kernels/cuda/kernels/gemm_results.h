@@ -78,6 +78,8 @@ class BlockResults {
         return ActivateBy<Activation::kGelu>();
       case Activation::kGeluTanh:
         return ActivateBy<Activation::kGeluTanh>();
+      case Activation::kClampedSwiGlu:
+        return;  // of mixtures, which no GPU computes
     }
   }
   template <Activation kActivation>

@@ -20,9 +20,11 @@ struct AttentionShape {
   DType dtype = DType::kF32;
 
   int64_t window = 0;
+  float softcap = 0;
 
   AttentionOptions Options() const {
-    return {.scale = 1 / std::sqrt(static_cast<float>(head_dim)), .window = window};
+    return {
+        .scale = 1 / std::sqrt(static_cast<float>(head_dim)), .window = window, .softcap = softcap};
   }
   KvPoolSpec Pool(int num_blocks) const {
     return {.num_layers = 2,
@@ -37,7 +39,7 @@ struct AttentionShape {
 inline std::ostream& operator<<(std::ostream& stream, const AttentionShape& shape) {
   return stream << "blocks of " << shape.block_size << ", " << shape.num_kv_heads << " KV heads of "
                 << shape.head_dim << " serving " << shape.group << " each, " << Name(shape.dtype)
-                << ", window " << shape.window;
+                << ", window " << shape.window << ", soft cap " << shape.softcap;
 }
 
 // A sequence of `length` positions in blocks drawn at random from a pool of `num_blocks`.

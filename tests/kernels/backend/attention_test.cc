@@ -33,6 +33,14 @@ const Shape kShapes[] = {
     {.block_size = 16, .num_kv_heads = 1, .group = 3, .head_dim = 16, .window = 21},
     {.block_size = 4, .num_kv_heads = 1, .group = 9, .head_dim = 8, .window = 8},
     {.block_size = 32, .num_kv_heads = 2, .group = 2, .head_dim = 24, .window = 1000},
+    {.block_size = 16, .num_kv_heads = 2, .group = 2, .head_dim = 32, .softcap = 1.5F},
+    {.block_size = 5,
+     .num_kv_heads = 1,
+     .group = 5,
+     .head_dim = 7,
+     .dtype = DType::kBF16,
+     .window = 21,
+     .softcap = 30},
     {.block_size = 16, .num_kv_heads = 2, .group = 4, .head_dim = 128, .dtype = DType::kF8E4M3},
     {.block_size = 5, .num_kv_heads = 3, .group = 2, .head_dim = 7, .dtype = DType::kF8E4M3},
     {.block_size = 16,
@@ -291,6 +299,24 @@ TEST_P(AttentionTest, AWindowEndsWithTheRowsOwnPosition) {
   EXPECT_FLOAT_EQ(out.At(0, 0), 0);
   EXPECT_FLOAT_EQ(out.At(1, 0), 0.5F);
   for (int i = 2; i < 20; ++i) EXPECT_FLOAT_EQ(out.At(i, 0), static_cast<float>(i - 1)) << i;
+}
+
+// One key is as good as another where scores can't exceed a cap that is next to nothing.
+TEST_P(AttentionTest, ASoftCapLimitsScores) {
+  Random random(21);
+  const Shape capped{.num_kv_heads = 1, .group = 1, .head_dim = 16, .softcap = 1e-4F};
+  const int64_t length = 20;
+  const Sequence sequence = RandomSequence(random, capped, length, 4);
+  const auto pool = NewKvPool(backend(), capped.Pool(4));
+  const HostMatrix out = AttendChunk(backend(), *pool, 0, sequence, 0, length, capped.Options());
+  HostMatrix means(length, 16);
+  for (int64_t row = 0; row < length; ++row) {
+    for (int64_t col = 0; col < 16; ++col) {
+      for (int64_t seen = 0; seen <= row; ++seen) means.At(row, col) += sequence.v.At(seen, col);
+      means.At(row, col) /= static_cast<float>(row + 1);
+    }
+  }
+  EXPECT_TRUE(IsNear(out, means, 1e-3));
 }
 
 // Neither scores nor values of positions before the window reach a row, whatever they are.

@@ -1,3 +1,5 @@
+#include <cmath>
+#include <limits>
 #include <vector>
 
 #include "tests/kernels/testing/backend_cases.h"
@@ -29,6 +31,47 @@ TEST_P(ElementwiseTest, ScaleMultipliesWithOneRounding) {
     const float factor = RandomMatrix(random, 1, 1).At(0, 0);
     EXPECT_TRUE(SameBits(Scaled(backend(), factor, x, i % 4), Scaled(reference(), factor, x)));
   }
+}
+
+TEST_P(ElementwiseTest, ScaleRowsMultipliesEveryRowByItsFactor) {
+  Random random(7);
+  for (int i = 0; i < 20; ++i) {
+    const int64_t rows = RandomInt(random, 1, 30), cols = RandomInt(random, 1, 300);
+    const HostMatrix x = RandomMatrix(random, rows, cols);
+    const HostMatrix factors = RandomMatrix(random, 1, rows);
+    HostMatrix expected = x;
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t col = 0; col < cols; ++col) expected.At(row, col) *= factors.At(0, row);
+    }
+    for (Backend* each : {&backend(), &reference()}) {
+      DeviceMatrix device_factors(*each, factors), in_place(*each, x, i % 4);
+      each->ScaleRows(device_factors.data(), in_place.view());
+      EXPECT_TRUE(SameBits(in_place.Read(), expected)) << each->name();
+    }
+  }
+}
+
+HostMatrix Capped(Backend& backend, float cap, const HostMatrix& x, int64_t padding = 0) {
+  DeviceMatrix in_place(backend, x, padding);
+  backend.SoftCap(cap, in_place.view());
+  return in_place.Read();
+}
+
+TEST_P(ElementwiseTest, SoftCapAgreesWithReference) {
+  Random random(8);
+  for (int i = 0; i < 20; ++i) {
+    const float cap = std::exp2(static_cast<float>(RandomInt(random, -3, 7)));
+    const HostMatrix x =
+        RandomMatrix(random, RandomInt(random, 1, 30), RandomInt(random, 1, 300), 3 * cap);
+    EXPECT_TRUE(IsNear(Capped(backend(), cap, x, i % 4), Capped(reference(), cap, x), 3e-7 * cap));
+  }
+}
+
+TEST_P(ElementwiseTest, SoftCapReachesItsLimitsAndKeepsWhatIsNoNumber) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const float none = std::numeric_limits<float>::quiet_NaN();
+  const HostMatrix x(1, 6, {0, 1e30F, -1e30F, infinity, -infinity, none});
+  EXPECT_TRUE(IsNear(Capped(backend(), 30, x), HostMatrix(1, 6, {0, 30, -30, 30, -30, none}), 0));
 }
 
 TEST_P(ElementwiseTest, AddResidualAddsWithOneRounding) {

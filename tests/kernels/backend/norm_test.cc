@@ -132,5 +132,64 @@ TEST_P(NormTest, HeadsAreNormalisedByThemselves) {
   }
 }
 
+// Sums of squares of columns [begin, begin + count), as a rank that has them computes them.
+HostMatrix SquaresOfPart(Backend& backend, const HostMatrix& x, int64_t begin, int64_t count,
+                         int num_slices) {
+  DeviceMatrix in(backend, x, 3), out(backend, x.rows, 1, 1);
+  backend.SumSquares(in.view().Columns(begin, count), num_slices, out.view());
+  return out.Read();
+}
+
+// GPUs do not share norms among ranks.
+class SharedNormTest : public NormTest {
+ protected:
+  void SetUp() override {
+    NormTest::SetUp();
+    if (GetParam().is_gpu || GetParam().is_device) GTEST_SKIP() << "not an operation of GPUs";
+  }
+};
+SLUICE_FOR_ALL_BACKENDS(SharedNormTest);
+
+TEST_P(SharedNormTest, SquaresOfRanksJoinToThoseOfOne) {
+  Random random(7);
+  for (const int64_t slice : {1, 16, 33, 130}) {
+    const HostMatrix x = RandomMatrix(random, 9, 8 * slice);
+    const HostMatrix whole = SquaresOfPart(backend(), x, 0, 8 * slice, 8);
+    EXPECT_TRUE(IsNear(whole, SquaresOfPart(reference(), x, 0, 8 * slice, 8), 0, 1e-6));
+    for (const int ranks : {2, 4, 8}) {
+      std::vector<DeviceMatrix> sums;
+      std::vector<MatrixView> views;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const int64_t width = 8 * slice / ranks;
+        views.push_back(sums.emplace_back(backend(), SquaresOfPart(backend(), x, rank * width,
+                                                                   width, 8 / ranks))
+                            .view());
+      }
+      backend().TreeAdd(views, views[0]);
+      EXPECT_TRUE(SameBits(sums[0].Read(), whole)) << ranks << " ranks, slices of " << slice;
+    }
+  }
+}
+
+TEST_P(SharedNormTest, NoColumnsHaveNoSquares) {
+  Random random(8);
+  const HostMatrix x = RandomMatrix(random, 3, 5);
+  EXPECT_TRUE(SameBits(SquaresOfPart(backend(), x, 2, 0, 1), HostMatrix(3, 1, {0, 0, 0})));
+}
+
+TEST_P(SharedNormTest, PartsNormalisedBySquaresOfTheWholeAreTheWholeNormalised) {
+  Random random(9);
+  const HostMatrix x = RandomMatrix(random, 11, 96, 2), weight = RandomMatrix(random, 1, 96);
+  const HostMatrix whole = RmsNorm(reference(), x, weight, 1e-2F);
+  DeviceMatrix in_place(backend(), x, 3), scale(backend(), weight);
+  DeviceMatrix squares(backend(), SquaresOfPart(backend(), x, 0, 96, 8));
+  for (const int64_t begin : {0, 24}) {
+    const int64_t count = begin == 0 ? 24 : 72;
+    backend().RmsNormOfPart(in_place.view().Columns(begin, count), squares.view(), 96,
+                            scale.data() + begin, 1e-2F);
+  }
+  EXPECT_TRUE(IsNear(in_place.Read(), whole, 2e-6, 1e-6));
+}
+
 }  // namespace
 }  // namespace sluice::testing

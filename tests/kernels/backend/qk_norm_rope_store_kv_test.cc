@@ -19,6 +19,7 @@ struct Case {
   int num_heads = 4, num_kv_heads = 2, head_dim = 16;
   int64_t pairs = 8;  // 0: no rotation
   bool query_norm = false, key_norm = false;
+  bool centred = false, by_head = false;  // those norms
   RopeLayout layout = RopeLayout::kHalfSplit;
   RopeTables::Index index = RopeTables::Index::kPosition;
   DType dtype = DType::kF32;
@@ -38,14 +39,15 @@ struct Step {
 struct Inputs {
   Inputs(Random& random, const Case& c)
       : qkv(RandomMatrix(random, Step::kRows, c.width())),
-        query_norm(RandomMatrix(random, 1, c.head_dim)),
-        key_norm(RandomMatrix(random, 1, c.head_dim)),
+        query_norm(RandomMatrix(random, c.by_head ? c.num_heads : 1, c.head_dim)),
+        key_norm(RandomMatrix(random, c.by_head ? c.num_kv_heads : 1, c.head_dim)),
+        bias(RandomMatrix(random, 1, c.head_dim)),
         cos(RandomMatrix(random, 12, c.pairs, 3)),
         sin(cos) {
     for (float& value : cos.values) value = std::cos(value);
     for (float& value : sin.values) value = std::sin(value);
   }
-  HostMatrix qkv, query_norm, key_norm, cos, sin;
+  HostMatrix qkv, query_norm, key_norm, bias, cos, sin;
 };
 
 struct Outcome {
@@ -73,7 +75,8 @@ Outcome ApplyAndSee(Backend& backend, const Case& c, const Inputs& inputs, bool 
                                         .dtype = c.dtype});
   DeviceMatrix qkv(backend, inputs.qkv, 2), out(backend, Step::kRows, c.num_heads * c.head_dim);
   DeviceMatrix query_norm(backend, inputs.query_norm), key_norm(backend, inputs.key_norm);
-  DeviceMatrix asked(backend, inputs.qkv);
+  DeviceMatrix asked(backend, inputs.qkv), bias(backend, inputs.bias);
+  const bool has_bias = c.centred && !c.by_head;
   std::optional<DeviceMatrix> cos, sin;
   RopeTables tables;
   if (c.pairs > 0)
@@ -84,6 +87,10 @@ Outcome ApplyAndSee(Backend& backend, const Case& c, const Inputs& inputs, bool 
                                 .head_dim = c.head_dim,
                                 .query_norm = c.query_norm ? query_norm.view().Row(0) : nullptr,
                                 .key_norm = c.key_norm ? key_norm.view().Row(0) : nullptr,
+                                .query_norm_bias = has_bias ? bias.data() : nullptr,
+                                .key_norm_bias = has_bias ? bias.data() : nullptr,
+                                .norms_centred = c.centred,
+                                .norms_by_head = c.by_head,
                                 .norm_eps = 1e-5f,
                                 .rotations = c.pairs > 0 ? &tables : nullptr,
                                 .layout = c.layout};
@@ -150,6 +157,24 @@ TEST_P(QkNormRopeStoreKvTest, AgreesWithReference) {
     const Outcome ours = ApplyAndSee(backend(), c, inputs, true);
     const Outcome expected = ApplyAndSee(reference(), c, inputs, true);
     EXPECT_TRUE(IsNear(ours.queries, expected.queries, 1e-5)) << "case " << i;
+    EXPECT_TRUE(IsNear(ours.attended, expected.attended, 2 * AttentionTolerance())) << "case " << i;
+  }
+}
+
+TEST_P(QkNormRopeStoreKvTest, NormsOfOtherKindsAgreeWithReference) {
+  Random random(3);
+  for (int i = 0; i < 8; ++i) {
+    const Case c{.head_dim = i % 2 == 0 ? 64 : 33,
+                 .pairs = 16,
+                 .query_norm = true,
+                 .key_norm = i % 3 != 0,
+                 .centred = i % 4 != 3,
+                 .by_head = i % 4 >= 2};
+    if (c.by_head && (GetParam().is_gpu || GetParam().is_device)) continue;  // not on GPUs
+    const Inputs inputs(random, c);
+    const Outcome ours = ApplyAndSee(backend(), c, inputs, true);
+    const Outcome expected = ApplyAndSee(reference(), c, inputs, true);
+    EXPECT_TRUE(IsNear(ours.queries, expected.queries, 2e-5)) << "case " << i;
     EXPECT_TRUE(IsNear(ours.attended, expected.attended, 2 * AttentionTolerance())) << "case " << i;
   }
 }

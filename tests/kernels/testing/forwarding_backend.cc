@@ -50,8 +50,45 @@ struct OwnedSampleRows {
 
 }  // namespace
 
+// Hands mixtures on as the backend's other operations.
+class ForwardingBackend::Experts final : public ExpertOps {
+ public:
+  explicit Experts(ForwardingBackend& backend) : backend_(backend) {}
+
+  void Route(MatrixView outputs, const RouteParams& params, const Routing& routing) override {
+    Forward([=](ExpertOps& within) { within.Route(outputs, params, routing); });
+  }
+  void GroupedGemm(MatrixView x, const ExpertMatrices& weights, const Routing& routing,
+                   const GroupedOptions& options, MatrixView out) override {
+    Forward([=, &weights](ExpertOps& within) {
+      within.GroupedGemm(x, weights, routing, options, out);
+    });
+  }
+  void CombineExperts(MatrixView x, const ExpertMatrices& weights, const Routing& routing,
+                      const CombineOptions& options, MatrixView out) override {
+    Forward([=, &weights](ExpertOps& within) {
+      within.CombineExperts(x, weights, routing, options, out);
+    });
+  }
+  void ReserveForExperts(const ExpertMatrices& gate_up, const ExpertMatrices& down,
+                         const PackedMatrix* shared, int num_chosen, int64_t max_rows) override {
+    backend_.within_->experts()->ReserveForExperts(gate_up, down, shared, num_chosen, max_rows);
+  }
+
+ private:
+  void Forward(std::function<void(ExpertOps& within)> operation) {
+    backend_.Enqueue([this, operation = std::move(operation)] {
+      operation(*backend_.within_->experts());
+      return absl::OkStatus();
+    });
+  }
+
+  ForwardingBackend& backend_;
+};
+
 ForwardingBackend::ForwardingBackend(std::unique_ptr<Backend> within)
-    : within_(std::move(within)) {}
+    : within_(std::move(within)),
+      experts_(within_->experts() == nullptr ? nullptr : std::make_unique<Experts>(*this)) {}
 
 ForwardingBackend::~ForwardingBackend() = default;
 
@@ -208,6 +245,23 @@ void ForwardingBackend::PagedAttention(MatrixView q, const KvPool& pool, int lay
 
 void ForwardingBackend::Scale(float factor, MatrixView x) {
   Forward([=, this] { within_->Scale(factor, x); });
+}
+
+void ForwardingBackend::ScaleRows(const float* factors, MatrixView x) {
+  Forward([=, this] { within_->ScaleRows(factors, x); });
+}
+
+void ForwardingBackend::SoftCap(float cap, MatrixView x) {
+  Forward([=, this] { within_->SoftCap(cap, x); });
+}
+
+void ForwardingBackend::SumSquares(MatrixView x, int num_slices, MatrixView out) {
+  Forward([=, this] { within_->SumSquares(x, num_slices, out); });
+}
+
+void ForwardingBackend::RmsNormOfPart(MatrixView x, MatrixView squares, int64_t count,
+                                      const float* weight, float eps) {
+  Forward([=, this] { within_->RmsNormOfPart(x, squares, count, weight, eps); });
 }
 
 void ForwardingBackend::AddResidual(MatrixView x, MatrixView residual) {

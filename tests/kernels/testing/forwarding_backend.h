@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "kernels/backend.h"
+#include "kernels/expert_ops.h"
 #include "kernels/latent_ops.h"
 
 namespace sluice {
@@ -48,7 +49,13 @@ class ForwardingBackend : public Backend, private LatentOps {
   void CopyBlocks(absl::Span<const KvBlockCopy> copies, KvPool& pool) override;
   void PagedAttention(MatrixView q, const KvPool& pool, int layer, const AttentionOptions& options,
                       MatrixView out) override;
+  ExpertOps* experts() override { return experts_.get(); }
   void Scale(float factor, MatrixView x) override;
+  void ScaleRows(const float* factors, MatrixView x) override;
+  void SoftCap(float cap, MatrixView x) override;
+  void SumSquares(MatrixView x, int num_slices, MatrixView out) override;
+  void RmsNormOfPart(MatrixView x, MatrixView squares, int64_t count, const float* weight,
+                     float eps) override;
   void AddResidual(MatrixView x, MatrixView residual) override;
   void TreeAdd(absl::Span<const MatrixView> partials, MatrixView out) override;
   void TreeAddToResidual(absl::Span<const MatrixView> partials,
@@ -82,7 +89,10 @@ class ForwardingBackend : public Backend, private LatentOps {
   // Enqueues `work` and waits for it.
   absl::Status Await(Work work);
 
+  class Experts;
+
   const std::unique_ptr<Backend> within_;
+  const std::unique_ptr<ExpertOps> experts_;  // null where the backend within has none
   absl::Status failure_;
 };
 

@@ -155,6 +155,179 @@ TEST(ModelFamilies, GemmaScalesEmbeddingsAndOffsetsNorms) {
   EXPECT_EQ(DenseMlpOf(named.layers.at(0)).activation, Activation::kGelu);
 }
 
+TEST(ModelFamilies, Gemma2NormsBranchesAndCapsScoresAndLogits) {
+  const ModelConfig config = Parsed(Minimal("gemma2"));
+  const LayerSpec& layer = config.layers.at(0);
+  EXPECT_TRUE(layer.norms.before_attention && layer.norms.before_mlp);
+  EXPECT_TRUE(layer.norms.after_attention && layer.norms.after_mlp);
+  EXPECT_EQ(layer.attention.scale, 1 / 16.0F);
+  EXPECT_EQ(layer.attention.softcap, 50);
+  EXPECT_EQ(config.logit_softcap, 30);
+  EXPECT_THAT(Windows(config), ElementsAre(4096, 0, 4096));
+  const ModelConfig uncapped =
+      Parsed(With(With(With(Minimal("gemma2"), "attn_logit_softcapping", nullptr),
+                       "final_logit_softcapping", nullptr),
+                  "query_pre_attn_scalar", 4));
+  EXPECT_EQ(uncapped.layers.at(0).attention.softcap, 0);
+  EXPECT_EQ(uncapped.logit_softcap, 0);
+  EXPECT_EQ(uncapped.layers.at(0).attention.scale, 0.5F);
+  EXPECT_THAT(Refusal(With(Minimal("gemma2"), "final_logit_softcapping", -1)),
+              HasSubstr("final_logit_softcapping is -1"));
+}
+
+// The index of each layer's rotation; -1: none.
+std::vector<int> RopesOf(const ModelConfig& config) {
+  std::vector<int> ropes;
+  for (const LayerSpec& layer : config.layers) ropes.push_back(layer.attention.rope.value_or(-1));
+  return ropes;
+}
+
+TEST(ModelFamilies, Gemma3RotatesLayersWithWindowsByABaseOfTheirOwn) {
+  json file = With(With(Minimal("gemma3_text"), "sliding_window_pattern", 3), "sliding_window", 9);
+  file["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 8}};
+  const ModelConfig config = Parsed(file);
+  EXPECT_THAT(Windows(config), ElementsAre(9, 9, 0));
+  EXPECT_THAT(RopesOf(config), ElementsAre(1, 1, 0));
+  EXPECT_EQ(config.ropes.at(0).theta, 1e6);
+  EXPECT_EQ(config.ropes.at(0).scaling, RopeScaling::kLinear);
+  EXPECT_EQ(config.ropes.at(1).theta, 10000);
+  EXPECT_EQ(config.ropes.at(1).scaling, RopeScaling::kNone);
+  EXPECT_EQ(config.max_positions, 64);  // what the file names is what is reached
+  EXPECT_TRUE(config.layers.at(0).attention.qk_norm);
+  EXPECT_EQ(config.layers.at(0).attention.softcap, 0);
+  EXPECT_EQ(Parsed(With(file, "rope_local_base_freq", 500)).ropes.at(1).theta, 500);
+}
+
+TEST(ModelFamilies, Gemma3TakesARotationForEachKindOfLayer) {
+  json file = Minimal("gemma3_text");
+  file["rope_parameters"] = {
+      {"full_attention", {{"rope_type", "linear"}, {"factor", 8}, {"rope_theta", 5e5}}},
+      {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 700}}}};
+  const ModelConfig config = Parsed(file);
+  EXPECT_EQ(config.ropes.at(0).theta, 5e5);
+  EXPECT_EQ(config.ropes.at(0).factor, 8);
+  EXPECT_EQ(config.ropes.at(1).theta, 700);
+  file["rope_parameters"].erase("sliding_attention");
+  EXPECT_THAT(Refusal(file), HasSubstr("sliding_attention"));
+  file["model_type"] = "llama";
+  EXPECT_THAT(Refusal(file), HasSubstr("one rotation for all layers"));
+}
+
+TEST(ModelFamilies, Gemma3FilesMayLeaveOutSizes) {
+  json file = Minimal("gemma3_text");
+  for (const char* name : {"vocab_size", "num_attention_heads", "max_position_embeddings"}) {
+    file.erase(name);
+  }
+  const ModelConfig config = Parsed(file);
+  EXPECT_EQ(config.vocab_size, 262208);
+  EXPECT_EQ(config.num_heads, 8);
+  EXPECT_EQ(config.num_kv_heads, 4);
+  EXPECT_EQ(config.head_dim, 256);
+  EXPECT_EQ(config.max_positions, 131072);
+}
+
+TEST(ModelFamilies, TextModelsAreFoundInFilesOfSeveral) {
+  json text = Minimal("gemma3_text");
+  text.erase("model_type");
+  const json all = {{"model_type", "gemma3"},
+                    {"text_config", text},
+                    {"vision_config", {{"hidden_size", 1152}}},
+                    {"tie_word_embeddings", false},
+                    {"eos_token_id", {1, 7}}};
+  const ModelConfig config = Parsed(all);
+  EXPECT_EQ(config.model_type, "gemma3_text");
+  EXPECT_EQ(config.hidden_size, 16);
+  EXPECT_FALSE(config.tied_embeddings);
+  EXPECT_THAT(config.eos_token_ids, ElementsAre(1, 7));
+  const json mistral = {{"model_type", "mistral3"}, {"text_config", Minimal("mistral")}};
+  EXPECT_EQ(Parsed(mistral).model_type, "mistral");
+  json wrong = all;
+  wrong["text_config"]["hidden_size"] = -1;
+  EXPECT_THAT(Refusal(wrong), HasSubstr("text_config.hidden_size is -1"));
+  wrong["text_config"] = {{"model_type", "qwen9"}};
+  EXPECT_THAT(Refusal(wrong), HasSubstr("model_type \"qwen9\" is not supported"));
+}
+
+TEST(ModelFamilies, GraniteAndMiniCpmMultiplyByConstants) {
+  json file = With(With(Minimal("granite"), "embedding_multiplier", 6), "logits_scaling", 4);
+  file.update({{"attention_multiplier", 0.1}, {"residual_multiplier", 0.4}});
+  const ModelConfig granite = Parsed(file);
+  EXPECT_EQ(granite.embedding_scale, 6);
+  EXPECT_EQ(granite.logit_scale, 0.25F);
+  EXPECT_EQ(granite.layers.at(0).attention.scale, 0.1F);
+  EXPECT_EQ(granite.layers.at(0).residual_multiplier, 0.4F);
+  file = With(With(Minimal("minicpm"), "scale_emb", 12), "dim_model_base", 4);
+  const ModelConfig minicpm = Parsed(With(With(file, "scale_depth", 3), "num_hidden_layers", 9));
+  EXPECT_EQ(minicpm.embedding_scale, 12);
+  EXPECT_EQ(minicpm.logit_scale, 0.25F);
+  EXPECT_EQ(minicpm.layers.at(0).residual_multiplier, 1);
+  EXPECT_TRUE(minicpm.tied_embeddings);
+}
+
+TEST(ModelFamilies, OlmoNormsWhatBranchesAddAndAllHeadsAtOnce) {
+  const LayerSpec layer = Parsed(Minimal("olmo2")).layers.at(0);
+  EXPECT_FALSE(layer.norms.before_attention || layer.norms.before_mlp);
+  EXPECT_TRUE(layer.norms.after_attention && layer.norms.after_mlp);
+  EXPECT_EQ(layer.attention.qk_norm_kind, QkNormKind::kWholeRms);
+  json file = With(Minimal("olmo3"), "num_hidden_layers", 4);
+  file["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 4}};
+  const ModelConfig third = Parsed(file);
+  EXPECT_THAT(Windows(third), ElementsAre(4096, 4096, 4096, 0));
+  EXPECT_THAT(RopesOf(third), ElementsAre(1, 1, 1, 0));
+  EXPECT_EQ(third.ropes.at(0).scaling, RopeScaling::kYarn);
+  EXPECT_EQ(third.ropes.at(1).scaling, RopeScaling::kNone);
+}
+
+TEST(ModelFamilies, CohereHasOneNormWithoutBiasForBothBranches) {
+  const ModelConfig config = Parsed(With(Minimal("cohere"), "use_qk_norm", true));
+  const LayerSpec& layer = config.layers.at(0);
+  EXPECT_TRUE(layer.parallel_residual);
+  EXPECT_FALSE(layer.norms.before_mlp);
+  EXPECT_EQ(config.norm, NormKind::kLayerNorm);
+  EXPECT_FALSE(config.norm_bias);
+  EXPECT_EQ(config.logit_scale, 0.0625F);
+  EXPECT_TRUE(config.ropes.at(0).interleaved);
+  EXPECT_EQ(layer.attention.qk_norm_kind, QkNormKind::kOwnHeadLayer);
+  const ModelConfig second = Parsed(With(Minimal("cohere2"), "sliding_window_pattern", 2));
+  EXPECT_THAT(Windows(second), ElementsAre(4096, 0, 4096));
+  EXPECT_THAT(RopesOf(second), ElementsAre(0, -1, 0));
+}
+
+TEST(ModelFamilies, Ministral3LetsQueriesGrow) {
+  json file = Minimal("ministral3");
+  EXPECT_FALSE(Parsed(file).layers.at(0).attention.growth.has_value());
+  file["rope_parameters"] = {{"rope_type", "yarn"},
+                             {"factor", 4},
+                             {"original_max_position_embeddings", 32},
+                             {"llama_4_scaling_beta", 0.1}};
+  const auto growth = Parsed(file).layers.at(0).attention.growth;
+  ASSERT_TRUE(growth.has_value());
+  EXPECT_EQ(growth->beta, 0.1F);
+  EXPECT_EQ(growth->unit, 32);
+}
+
+TEST(ModelFamilies, OthersHaveSwitchesOfTheirOwn) {
+  const ModelConfig glm = Parsed(With(Minimal("glm4"), "attention_bias", true));
+  EXPECT_EQ(glm.ropes.at(0).dim, 64);  // half of a head of 128
+  EXPECT_TRUE(glm.ropes.at(0).interleaved && glm.layers.at(0).attention.qkv_bias);
+  EXPECT_FALSE(glm.layers.at(0).attention.o_bias);
+  EXPECT_TRUE(glm.layers.at(0).norms.after_mlp);
+  const LayerSpec ernie = Parsed(With(Minimal("ernie4_5"), "use_bias", true)).layers.at(0);
+  EXPECT_TRUE(ernie.attention.qkv_bias && ernie.attention.o_bias && DenseMlpOf(ernie).bias);
+  const ModelConfig phi = Parsed(Minimal("phi"));
+  EXPECT_TRUE(phi.head_bias && phi.norm_bias && phi.layers.at(0).parallel_residual);
+  EXPECT_EQ(phi.ropes.at(0).dim, 2);
+  const LayerSpec star = Parsed(Minimal("starcoder2")).layers.at(0);
+  EXPECT_TRUE(star.attention.o_bias && DenseMlpOf(star).bias && !DenseMlpOf(star).gated);
+  json file = With(Minimal("stablelm"), "hidden_size", 32);
+  EXPECT_EQ(Parsed(file).ropes.at(0).dim, 2);
+  EXPECT_TRUE(Parsed(file).layers.at(0).norms.before_mlp);
+  file["use_parallel_residual"] = true;
+  EXPECT_FALSE(Parsed(file).layers.at(0).norms.before_mlp);
+  EXPECT_TRUE(Parsed(With(Minimal("internlm2"), "bias", true)).layers.at(0).attention.o_bias);
+  EXPECT_THAT(Windows(Parsed(Minimal("ministral"))), Each(4096));
+}
+
 TEST(ModelFamilies, Phi3MeansLongRopeByOlderNamesToo) {
   const json lists = {{"short_factor", {1, 2}}, {"long_factor", {3, 4}}};
   for (const char* type : {"longrope", "su", "yarn"}) {
@@ -270,7 +443,7 @@ TEST(ModelFamilies, OnlyRotaryHeadsMustBeEven) {
 
 // All layers are dense.
 json Latent(const std::string& model_type) {
-  return With(Minimal(model_type), "first_k_dense_replace", 3);
+  return With(With(Minimal(model_type), "first_k_dense_replace", 3), "moe_intermediate_size", 8);
 }
 
 TEST(ModelFamilies, LatentAttentionHasTheSizesOfTheFirstModels) {
@@ -320,12 +493,12 @@ TEST(ModelFamilies, YarnMultipliesTheScaleOfLatentAttention) {
                   0.5F);
 }
 
-TEST(ModelFamilies, MixturesOfLatentFamiliesAreRefusedByLayer) {
-  EXPECT_THAT(Refusal(With(Latent("deepseek_v3"), "first_k_dense_replace", 1)),
-              HasSubstr("layer 1 is a mixture of experts"));
-  json every_second =
-      With(With(Latent("deepseek_v2"), "first_k_dense_replace", 1), "moe_layer_freq", 2);
-  EXPECT_THAT(Refusal(every_second), HasSubstr("layer 2 is a mixture of experts"));
+TEST(ModelFamilies, LatentFamiliesHaveMixturesBehindTheirFirstLayers) {
+  const ModelConfig config = Parsed(With(Latent("deepseek_v3"), "first_k_dense_replace", 1));
+  EXPECT_EQ(MixtureOf(config.layers.at(0)), nullptr);
+  ASSERT_NE(MixtureOf(config.layers.at(1)), nullptr);
+  EXPECT_EQ(MixtureOf(config.layers.at(1))->router.num_experts, 256);
+  EXPECT_TRUE(config.layers.at(2).attention.latent.has_value());
 }
 
 }  // namespace

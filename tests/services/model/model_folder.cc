@@ -167,7 +167,10 @@ std::vector<TensorPlace> StoredTensors(const ModelConfig& config) {
   std::map<std::string, TensorPlace> by_name;
   for (const TensorId tensor : AllTensors(config)) {
     const TensorPlace place = places.Of(tensor);
-    by_name.emplace(place.name, place.Whole());
+    if (!place.rows_apart) by_name.emplace(place.name, place.Whole());
+    for (int64_t row = 0; place.rows_apart && row < place.stored.rows; ++row) {
+      by_name.emplace(place.Row(row).name, place.Row(row));
+    }
   }
   std::vector<TensorPlace> list;
   for (auto& [name, place] : by_name) list.push_back(std::move(place));
@@ -178,6 +181,10 @@ std::vector<uint64_t> StoredShape(const TensorPlace& place) {
   auto rows = static_cast<uint64_t>(place.stored.rows);
   auto columns = static_cast<uint64_t>(place.stored.columns);
   if (place.transposed) std::swap(rows, columns);
+  if (place.matrices > 0) {
+    const auto matrices = static_cast<uint64_t>(place.matrices);
+    return {matrices, rows / matrices, columns};
+  }
   return columns > 1 ? std::vector<uint64_t>{rows, columns} : std::vector<uint64_t>{rows};
 }
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/check.h"
 #include "services/model/model_families.h"
@@ -39,6 +40,16 @@ struct Sizes {
   int heads = 0, kv_heads = 0, head_dim = 0, hidden = 0, mlp = 0, layers = 0, vocab = 0;
 };
 
+bool IsLatent(const std::string& model_type) {
+  return absl::StartsWith(model_type, "deepseek") || model_type == "kimi_k2" ||
+         model_type == "glm4_moe_lite";
+}
+
+bool IsMixture(const std::string& model_type) {
+  return absl::StrContains(model_type, "moe") || model_type == "mixtral" ||
+         model_type == "gpt_oss" || model_type == "llama4_text" || IsLatent(model_type);
+}
+
 // Attention's outputs are cut into runs of whole heads, the MLP's into eighths at most.
 Sizes RandomSizes(const RandomModelOptions& options, Dice& dice) {
   const auto in_groups = [&] { return options.all_in_groups || dice.Chance(); };
@@ -53,6 +64,8 @@ Sizes RandomSizes(const RandomModelOptions& options, Dice& dice) {
   sizes.kv_heads = dice.OneOf<int>({1, 2, 4, sizes.heads});
   sizes.hidden = in_groups() ? 32 * dice.Between(2, 4) : 2 * dice.Between(24, 60);
   sizes.mlp = in_groups() ? 256 : 4 * dice.Between(15, 60);
+  // Experts of whole groups have at most as many runs as there are groups.
+  if (IsMixture(options.model_type) && sizes.mlp != 256) sizes.mlp = sizes.mlp / 8 * 8 + 4;
   sizes.layers = dice.Between(2, 3);
   sizes.vocab = dice.Between(40, 150);
   if (as_wide_as_heads) sizes.hidden = sizes.heads * sizes.head_dim;
@@ -104,7 +117,7 @@ void AddSizes(const Sizes& sizes, json& config) {
                  {"n_positions", kRandomModelPositions}});
 }
 
-// As families with latent attention call them. All layers are dense.
+// As families with latent attention call them. The first layer is dense.
 void AddLatentSizes(const RandomModelOptions& options, const Sizes& sizes, Dice& dice,
                     json& config) {
   const bool in_groups = options.all_in_groups || dice.Chance();
@@ -112,8 +125,9 @@ void AddLatentSizes(const RandomModelOptions& options, const Sizes& sizes, Dice&
                  {"qk_nope_head_dim", dice.Between(5, 40)},
                  {"qk_rope_head_dim", sizes.head_dim},
                  {"v_head_dim", sizes.head_dim},
-                 {"first_k_dense_replace", sizes.layers},
+                 {"first_k_dense_replace", 1},
                  {"rope_interleave", dice.Chance()}});
+  if (options.model_type == "deepseek_v2") config["norm_topk_prob"] = false;
   config["q_lora_rank"] = dice.Chance() ? json(in_groups ? 64 : 2 * dice.Between(10, 40)) : json();
 }
 
@@ -121,7 +135,7 @@ void AddSwitches(Dice& dice, json& config) {
   for (const char* name :
        {"attention_bias", "mlp_bias", "tie_word_embeddings", "use_sliding_window",
         "scale_attn_weights", "scale_attn_by_inverse_layer_idx", "use_parallel_residual",
-        "with_bias"}) {
+        "with_bias", "use_bias", "bias", "use_qkv_bias", "qk_layernorm", "use_qk_norm"}) {
     config[name] = dice.Chance();
   }
   for (const char* name : {"hidden_act", "hidden_activation", "activation_function"}) {
@@ -129,11 +143,41 @@ void AddSwitches(Dice& dice, json& config) {
   }
   config["sliding_window"] = dice.Between(1, 100);
   config["max_window_layers"] = dice.Between(0, 1);
-  config["no_rope_layer_interval"] = 2;
+  config["no_rope_layer_interval"] = config["sliding_window_pattern"] = 2;
+  for (const char* name : {"attn_logit_softcapping", "final_logit_softcapping"}) {
+    config[name] = dice.Number(1, 50);
+  }
+  for (const char* name : {"residual_multiplier", "embedding_multiplier", "scale_depth"}) {
+    config[name] = dice.Number(0.5, 2);
+  }
+  config["attention_multiplier"] = dice.Number(0.05, 0.3);
   config["position"] =
       dice.Word({"rope_interleaved", "rope_half", "learned", "sinusoidal", "none"});
   config["norm"] = dice.Word({"rmsnorm", "layernorm"});
   config["mlp"] = dice.Word({"relu", "gelu", "swiglu"});
+}
+
+// Mixtures of experts, under the names of all families.
+void AddMixture(const Sizes& sizes, Dice& dice, json& config) {
+  for (const char* name :
+       {"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"}) {
+    config[name] = 4;
+  }
+  for (const char* name : {"num_experts_per_tok", "moe_k"}) config[name] = dice.Between(1, 2);
+  for (const char* name : {"moe_intermediate_size", "intermediate_size_mlp"}) {
+    config[name] = sizes.mlp;
+  }
+  config["shared_expert_intermediate_size"] = config["shared_intermediate_size"] = 2 * sizes.mlp;
+  config["n_group"] = 2;
+  config["topk_group"] = 1;
+  config["norm_topk_prob"] = dice.Chance();
+  config["routed_scaling_factor"] = dice.Number(0.5, 2);
+  config["decoder_sparse_step"] = config["interleave_moe_layer_step"] = dice.Between(1, 2);
+  config["attention_chunk_size"] = dice.Between(1, 100);
+  config["floor_scale"] = 64;
+  config["clip_qkv"] = dice.Number(1, 4);
+  config["swiglu_limit"] = dice.Number(0.5, 7);
+  if (IsMixture(config["model_type"].get<std::string>())) config["use_bias"] = false;
 }
 
 // Normal numbers as they are stored.
@@ -174,7 +218,8 @@ std::string RandomModelConfig(const RandomModelOptions& options) {
   AddSwitches(dice, config);
   json scaling = RandomScaling(static_cast<int>(sizes.head_dim * fraction) / 2, dice);
   AddSizes(sizes, config);
-  AddLatentSizes(options, sizes, dice, config);
+  if (IsMixture(options.model_type)) AddMixture(sizes, dice, config);
+  if (IsLatent(options.model_type)) AddLatentSizes(options, sizes, dice, config);
   // This kind begins at the very length that the file names, and only rotary positions go beyond.
   if (scaling["rope_type"] == "dynamic" && config["position"].get<std::string>()[0] == 'r') {
     config["max_position_embeddings"] = kRandomModelPositions / 2;

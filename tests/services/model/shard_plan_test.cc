@@ -52,6 +52,39 @@ TEST(ShardPlan, OneShardHoldsTheWholeModel) {
   EXPECT_EQ(plan.MlpOf(172).down_proj.width, 43);
 }
 
+MixtureSpec Mixture(int width, int shared_width = 0) {
+  return {.router = {.num_experts = 4, .num_chosen = 2},
+          .expert = {.width = width},
+          .shared_width = shared_width};
+}
+
+// Slices of experts are whole groups of quantised weights where that leaves more than one.
+TEST(ShardPlan, CutsExpertsIntoWholeGroupsOfWeights) {
+  EXPECT_EQ(NumSlicesOf(Mixture(768)), 8);
+  EXPECT_EQ(NumSlicesOf(Mixture(1408, 5632)), 4);
+  EXPECT_EQ(NumSlicesOf(Mixture(2880)), 2);
+  EXPECT_EQ(NumSlicesOf(Mixture(96)), 8);      // three groups
+  EXPECT_EQ(NumSlicesOf(Mixture(48, 80)), 8);  // no groups
+}
+
+TEST(ShardPlan, CutsTheSharedExpertIntoAsManySlicesAsTheOthers) {
+  ModelConfig config = Config(8, 8, 64);
+  const MixtureSpec mixture = Mixture(256, 1024);
+  config.layers[2].mlp = mixture;
+  const ShardPlan plan = Plan(config, {.num_ranks = 4, .rank = 1});
+  EXPECT_EQ(plan.MlpOf(mixture, 256).columns, (IndexRange{64, 128}));
+  EXPECT_EQ(plan.MlpOf(mixture, 1024).columns, (IndexRange{256, 512}));
+  EXPECT_EQ(plan.MlpOf(mixture, 256).down_proj.slices, (IndexRange{2, 4}));
+  EXPECT_EQ(plan.MlpOf(mixture, 1024).down_proj.slices, (IndexRange{2, 4}));
+}
+
+TEST(ShardPlan, RefusesMoreRanksThanExpertsHaveSlices) {
+  ModelConfig config = Config(8, 8, 64);
+  config.layers[1].mlp = Mixture(2880);
+  EXPECT_THAT(Refusal(config, {.num_ranks = 4}),
+              AllOf(HasSubstr("the columns of experts, 2880"), HasSubstr("model: 1, 2")));
+}
+
 TEST(ShardPlan, RanksShareKvHeadsWhereThereAreFewerOfThem) {
   const ModelConfig config = Config(8, 2, 64);
   for (int rank = 0; rank < 8; ++rank) {

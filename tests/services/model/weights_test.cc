@@ -266,7 +266,7 @@ TEST(Weights, FindsTransposedAndStackedProjectionsWithOrWithoutTheirPrefix) {
     const TempFolder folder;
     const auto source = OpenWith(folder, config, TinyGpt2Tensors(prefix));
     ASSERT_TRUE(source.ok()) << source.status();
-    EXPECT_TRUE(source->ReadsWholeTensors());
+    EXPECT_TRUE(source->ReadsWhole({TensorRole::kQ, 0}));
     const auto expect = [&](TensorRole role, const std::string& name, int64_t columns,
                             int64_t first_output) {
       const TensorId tensor{role, 1};

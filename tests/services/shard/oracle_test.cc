@@ -95,7 +95,73 @@ const std::vector<std::string> kPresets = {
 };
 
 // Of families that the oracle keeps apart from these.
-const std::vector<std::string> kMorePresets = {"smollm3"};
+const std::vector<std::string> kMorePresets = {
+    "smollm3",
+    // Norms before and after, soft caps, two rotations.
+    "gemma2",
+    "gemma2-scalar",
+    "gemma3",
+    "gemma3-linear",
+    "gemma3-rope_parameters",
+    // Constants that multiply.
+    "granite",
+    "minicpm",
+    // Norms after alone, and of all heads at once.
+    "olmo2",
+    "olmo3",
+    "olmo3-yarn",
+    // Parallel branches that share a norm.
+    "cohere",
+    "cohere-qk_norm",
+    "cohere2",
+    "phi",
+    "phi-qk_norm",
+    "stablelm",
+    "stablelm-parallel",
+    // Llama and Mistral with other switches or names.
+    "starcoder2",
+    "starcoder2-window",
+    "ministral",
+    "ministral3",
+    "glm",
+    "glm4",
+    "ernie4_5",
+    "ernie4_5-bias",
+    "internlm2",
+    "internlm2-dynamic",
+};
+
+// Those of them that GPUs are tested with: they refuse some, and the host takes seconds for each.
+const std::vector<std::string> kMorePresetsOfGpus = {"smollm3", "gemma2", "ministral3",
+                                                     "phi-qk_norm", "granite"};
+
+// Mixtures of experts. Where what a router reads is rounded it may choose other experts, so that no
+// bound holds for BF16 weights. No GPU computes them yet.
+const std::vector<std::string> kMixtures = {
+    "qwen3_moe",
+    "qwen3_moe-unnormed",
+    "qwen3_moe-sparse_step",
+    "mixtral",
+    "mixtral-window",
+    "qwen2_moe",
+    "qwen2_moe-norm",
+    "olmoe",
+    "olmoe-clip",
+    "glm4_moe",
+    "ernie4_5_moe",
+    "gpt_oss",
+    "gpt_oss-limit",
+    "llama4",
+    "llama4-interleaved",
+    "granitemoe",
+    "granitemoeshared",
+    "deepseek_v2",
+    "deepseek_v2-groups",
+    "deepseek_v2-yarn",
+    "deepseek_v3",
+    "deepseek_v3-yarn",
+    "deepseek_v3-ungrouped",
+};
 
 // With latent attention, and dense layers alone.
 const std::vector<std::string> kLatentPresets = {
@@ -114,9 +180,18 @@ std::vector<std::string> Presets() {
   const size_t step = TestsGpuOnHost() ? 18 : 1;
   std::vector<std::string> presets;
   for (size_t i = 0; i < kPresets.size(); i += step) presets.push_back(kPresets[i]);
-  presets.insert(presets.end(), kMorePresets.begin(), kMorePresets.end());
+  const auto& more = TestsRoundOperands() ? kMorePresetsOfGpus : kMorePresets;
+  presets.insert(presets.end(), more.begin(), more.end());
   if (TestsLatents()) {
     presets.insert(presets.end(), kLatentPresets.begin(), kLatentPresets.end());
+  }
+  return presets;
+}
+
+std::vector<std::string> PresetsAndMixtures() {
+  std::vector<std::string> presets = Presets();
+  if (!TestsGpuOnHost() && !TestsRoundOperands()) {
+    presets.insert(presets.end(), kMixtures.begin(), kMixtures.end());
   }
   return presets;
 }
@@ -183,7 +258,8 @@ class OracleTest : public ::testing::Test {
     Errors worst;
     for (const auto& [item, model] : oracle) {
       SCOPED_TRACE(item);
-      EXPECT_NEAR(StandardDeviation(model.logits), 2, 0.5);
+      // Logits that a constant divides are smaller than the others.
+      EXPECT_NEAR(StandardDeviation(model.logits), 1.5, 1);
       const auto pipeline = Load(model, options);
       const Errors errors = ErrorsOf(
           LogitsOf(*pipeline, model.ids, {static_cast<int>(model.ids.size())}), model.logits);
@@ -217,15 +293,16 @@ TEST_F(OracleTest, CoversEveryPreset) {
 }
 
 TEST_F(OracleTest, LogitsOfF32WeightsAgree) {
-  ExpectErrorsWithin(F32Bound(), ItemsOf(Presets(), "F32"), {});
+  ExpectErrorsWithin(F32Bound(), ItemsOf(PresetsAndMixtures(), "F32"), {});
 }
 
 TEST_F(OracleTest, LogitsOfPlainKernelsAgree) {
-  ExpectErrorsWithin(kF32Bound, ItemsOf(Presets(), "F32"), {.plain_kernels = true});
+  ExpectErrorsWithin(kF32Bound, ItemsOf(PresetsAndMixtures(), "F32"), {.plain_kernels = true});
 }
 
 TEST_F(OracleTest, LogitsOfBf16FilesInF32Agree) {
-  ExpectErrorsWithin(F32Bound(), ItemsOf(Presets(), "BF16"), {.weights = WeightType::kF32});
+  ExpectErrorsWithin(F32Bound(), ItemsOf(PresetsAndMixtures(), "BF16"),
+                     {.weights = WeightType::kF32});
 }
 
 TEST_F(OracleTest, LogitsOfBf16WeightsAgree) {
@@ -234,7 +311,7 @@ TEST_F(OracleTest, LogitsOfBf16WeightsAgree) {
 
 // Token by token, as a sequence is generated: the oracle's logits of every prefix.
 TEST_F(OracleTest, EveryPrefixOfAGrowingSequenceAgrees) {
-  const auto oracle = OracleModels(ItemsOf(Presets(), "F32"));
+  const auto oracle = OracleModels(ItemsOf(PresetsAndMixtures(), "F32"));
   for (const auto& [item, model] : oracle) {
     const auto pipeline = Load(model, {});
     const auto logits = pipeline->Generate(model.ids);
@@ -297,7 +374,7 @@ std::string Text(const PipelineOptions& options) {
 
 // However a prompt is cut into steps, its logits have the same bits.
 TEST_F(OracleTest, ChunkingDoesNotChangeABit) {
-  const auto oracle = OracleModels(ItemsOf(Presets(), "F32"));
+  const auto oracle = OracleModels(ItemsOf(PresetsAndMixtures(), "F32"));
   constexpr unsigned kSeed = 20;
   std::mt19937 random(kSeed);
   for (const auto& [item, model] : oracle) {
@@ -313,7 +390,7 @@ TEST_F(OracleTest, ChunkingDoesNotChangeABit) {
 }
 
 TEST_F(OracleTest, RanksStagesAndThreadsDoNotChangeABit) {
-  const auto oracle = OracleModels(ItemsOf(Presets(), "BF16"));
+  const auto oracle = OracleModels(ItemsOf(PresetsAndMixtures(), "BF16"));
   for (const auto& [item, model] : oracle) {
     const auto expected = LogitsOf(*Load(model, {}), model.ids, {50});
     for (const PipelineOptions& options :
@@ -383,11 +460,22 @@ TEST_F(OracleTest, NeighboursInAStepDoNotChangeABit) {
                                     "gemma",
                                     "gpt_neox",
                                     "smollm3",
+                                    "gemma2",
+                                    "olmo3",
+                                    "stablelm-parallel",
+                                    "ministral3",
                                     "sluice-rope_interleaved-layernorm-relu",
                                     "sluice-sinusoidal-rmsnorm-gelu",
                                     "llama-longrope"};
   if (TestsLatents()) kinds.push_back(kLatentPresets[3]);
   if (TestsGpuOnHost()) kinds.resize(2);
+  if (TestsRoundOperands()) {  // GPUs refuse some
+    std::erase_if(kinds, [](const std::string& kind) {
+      return kind == "olmo3" || kind == "stablelm-parallel";
+    });
+  } else {
+    kinds.insert(kinds.end(), {"qwen3_moe", "qwen2_moe", "gpt_oss", "llama4", "deepseek_v3-yarn"});
+  }
   const auto oracle = OracleModels(ItemsOf(kinds, "F32"));
   for (const auto& [item, model] : oracle) {
     SCOPED_TRACE(item);
