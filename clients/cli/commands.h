@@ -26,6 +26,8 @@ int DetokenizeCommand(absl::Span<const std::string> arguments, Environment& envi
 int BenchCommand(absl::Span<const std::string> arguments, Environment& environment);
 // A model's folder with quantized weights, made from another.
 int QuantizeCommand(absl::Span<const std::string> arguments, Environment& environment);
+// A model from a hub.
+int PullCommand(absl::Span<const std::string> arguments, Environment& environment);
 // What memory a model takes.
 int PlanCommand(absl::Span<const std::string> arguments, Environment& environment);
 // How a pipeline is. kSuccess only while it serves.

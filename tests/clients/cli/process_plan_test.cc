@@ -319,8 +319,10 @@ TEST(ProcessPlanTest, SharesOutTheGpus) {
   const std::vector<std::string> two = lines(2), one = lines(1);
   ASSERT_EQ(two.size(), 6u);
   EXPECT_THAT(two[1], HasSubstr("--device cuda:0"));
-  EXPECT_THAT(two[2], AllOf(HasSubstr("--device cuda:0"), HasSubstr("--device_share 0.8"),
-                            HasSubstr("--kv_dtype bf16"), HasSubstr("--kv_cache_mib 0 ")));
+  EXPECT_THAT(two[2],
+              AllOf(HasSubstr("--device cuda:0"), HasSubstr("--device_share 0.8"),
+                    HasSubstr("--kv_cache_mib 0 "), ::testing::Not(HasSubstr("--kv_dtype"))))
+      << "the shard of a GPU keeps bf16 unless asked otherwise";
   EXPECT_THAT(two[3], AllOf(HasSubstr("--device cuda:1"), HasSubstr("--device_share 0.8")));
   EXPECT_THAT(two[4], AllOf(HasSubstr("sampler"), HasSubstr("--device cuda:1")));
   EXPECT_THAT(one[3], AllOf(HasSubstr("--device cuda:0"), HasSubstr("--device_share 0.4")));

@@ -37,7 +37,7 @@ TEST_P(LatentPoolTest, IsRefusedByBackendsWithoutLatentAttention) {
   }
 }
 
-struct Shape {
+struct LatentShape {
   int block_size = 16;
   int num_heads = 4;
   int nope_dim = 24, rope_dim = 16, latent_dim = 32;
@@ -60,14 +60,14 @@ struct Shape {
   }
 };
 
-std::ostream& operator<<(std::ostream& stream, const Shape& shape) {
+std::ostream& operator<<(std::ostream& stream, const LatentShape& shape) {
   return stream << shape.num_heads << " heads over latents of " << shape.latent_dim << " and "
                 << shape.rope_dim << ", blocks of " << shape.block_size << ", " << Name(shape.dtype)
                 << ", window " << shape.window;
 }
 
 // Those of models, and ones that nothing is a multiple of.
-const Shape kShapes[] = {
+const LatentShape kLatentShapes[] = {
     {},
     {.num_heads = 16, .nope_dim = 128, .rope_dim = 64, .latent_dim = 512, .dtype = DType::kBF16},
     {.num_heads = 20, .nope_dim = 192, .rope_dim = 64, .latent_dim = 512},
@@ -85,8 +85,8 @@ const Shape kShapes[] = {
 };
 
 // What a layer reads of a sequence of `length` positions.
-struct Inputs {
-  Inputs(Random& random, const Shape& shape, int64_t length)
+struct LatentInputs {
+  LatentInputs(Random& random, const LatentShape& shape, int64_t length)
       : q(RandomMatrix(random, length, int64_t{shape.num_heads} * shape.query_dim())),
         kv(RandomMatrix(random, length, shape.stored_dim(), 2)),
         absorbed(RandomMatrix(random, length, int64_t{shape.num_heads} * shape.stored_dim(), 2)),
@@ -107,15 +107,16 @@ struct Inputs {
   std::vector<int32_t> blocks;
 };
 
-struct Outcome {
+struct LatentOutcome {
   HostMatrix queries;
   HostMatrix attended;
 };
 
 // A step of positions [first, first + count): their latents stored, their queries prepared and what
 // they make of all before.
-Outcome Attend(Backend& backend, KvPool& pool, const Shape& shape, const Inputs& inputs,
-               int64_t first, int64_t count, int64_t padding = 0) {
+LatentOutcome AttendToLatents(Backend& backend, KvPool& pool, const LatentShape& shape,
+                              const LatentInputs& inputs, int64_t first, int64_t count,
+                              int64_t padding = 0) {
   DeviceMatrix q(backend, inputs.q.Rows(first, count), padding);
   DeviceMatrix kv(backend, inputs.kv.Rows(first, count), padding);
   DeviceMatrix queries(backend, inputs.absorbed.Rows(first, count), padding);
@@ -139,14 +140,15 @@ Outcome Attend(Backend& backend, KvPool& pool, const Shape& shape, const Inputs&
 
 TEST_P(LatentAttentionTest, AgreesWithReference) {
   Random random(1);
-  for (const Shape& shape : kShapes) {
+  for (const LatentShape& shape : kLatentShapes) {
     for (const int64_t length : {1, 17, 75}) {
       SCOPED_TRACE(::testing::Message() << length << " positions, " << shape);
-      const Inputs inputs(random, shape, length);
+      const LatentInputs inputs(random, shape, length);
       const auto ours = NewKvPool(backend(), shape.Pool(75));
       const auto theirs = NewKvPool(reference(), shape.Pool(75));
-      const Outcome actual = Attend(backend(), *ours, shape, inputs, 0, length, 3);
-      const Outcome expected = Attend(reference(), *theirs, shape, inputs, 0, length);
+      const LatentOutcome actual = AttendToLatents(backend(), *ours, shape, inputs, 0, length, 3);
+      const LatentOutcome expected =
+          AttendToLatents(reference(), *theirs, shape, inputs, 0, length);
       EXPECT_TRUE(IsNear(actual.queries, expected.queries, 1e-5));
       // A number between two of BF16 or FP8 may be rounded to either.
       const double tolerance = shape.dtype == DType::kF32 ? 1e-4 : 0.1;
@@ -157,16 +159,16 @@ TEST_P(LatentAttentionTest, AgreesWithReference) {
 
 TEST_P(LatentAttentionTest, EveryChunkingGivesTheSameBits) {
   Random random(2);
-  for (const Shape& shape : kShapes) {
+  for (const LatentShape& shape : kLatentShapes) {
     constexpr int64_t kLength = 70;
-    const Inputs inputs(random, shape, kLength);
+    const LatentInputs inputs(random, shape, kLength);
     const auto pool = NewKvPool(backend(), shape.Pool(kLength));
-    const Outcome whole = Attend(backend(), *pool, shape, inputs, 0, kLength);
+    const LatentOutcome whole = AttendToLatents(backend(), *pool, shape, inputs, 0, kLength);
     for (const int64_t most : {1, 9, 33}) {
       const auto other = NewKvPool(backend(), shape.Pool(kLength));
       for (int64_t first = 0; first < kLength;) {
         const int64_t count = std::min(kLength - first, RandomInt(random, 1, most));
-        const Outcome chunk = Attend(backend(), *other, shape, inputs, first, count);
+        const LatentOutcome chunk = AttendToLatents(backend(), *other, shape, inputs, first, count);
         EXPECT_TRUE(SameBits(chunk.attended, whole.attended.Rows(first, count)))
             << count << " positions from " << first << ", " << shape;
         first += count;
@@ -178,12 +180,12 @@ TEST_P(LatentAttentionTest, EveryChunkingGivesTheSameBits) {
 // The vectors of a latent pool, as keys and as values of a pool by head.
 TEST_P(LatentAttentionTest, HasTheBitsOfKeysAndValuesByHead) {
   Random random(3);
-  for (const Shape& shape : kShapes) {
+  for (const LatentShape& shape : kLatentShapes) {
     // Of the small ones more than one split.
     const int64_t length = shape.block_size == 16 && shape.latent_dim <= 64 ? 1100 : 70;
-    const Inputs inputs(random, shape, length);
+    const LatentInputs inputs(random, shape, length);
     const auto pool = NewKvPool(backend(), shape.Pool(static_cast<int>(length)));
-    const Outcome latent = Attend(backend(), *pool, shape, inputs, 0, length);
+    const LatentOutcome latent = AttendToLatents(backend(), *pool, shape, inputs, 0, length);
 
     KvPoolSpec by_head = shape.Pool(static_cast<int>(length));
     by_head.latent_dim = 0;
@@ -221,15 +223,15 @@ TEST_P(LatentAttentionTest, HasTheBitsOfKeysAndValuesByHead) {
 // One long context, cut into splits for threads, beside short ones.
 TEST_P(LatentAttentionTest, ThreadsDoNotChangeABit) {
   Random random(4);
-  const Shape shape{.num_heads = 20, .latent_dim = 64, .dtype = DType::kBF16};
+  const LatentShape shape{.num_heads = 20, .latent_dim = 64, .dtype = DType::kBF16};
   constexpr int64_t kLength = 2100;
-  const Inputs inputs(random, shape, kLength);
+  const LatentInputs inputs(random, shape, kLength);
   HostMatrix expected(0, 0);
   for (const int threads : {1, 5}) {
     const auto backend = NewBackend(threads);
     const auto pool = NewKvPool(*backend, shape.Pool(132));
-    Attend(*backend, *pool, shape, inputs, 0, kLength - 1);
-    const Outcome last = Attend(*backend, *pool, shape, inputs, kLength - 1, 1);
+    AttendToLatents(*backend, *pool, shape, inputs, 0, kLength - 1);
+    const LatentOutcome last = AttendToLatents(*backend, *pool, shape, inputs, kLength - 1, 1);
     if (threads == 1) expected = last.attended;
     EXPECT_TRUE(SameBits(last.attended, expected)) << threads << " threads";
   }
@@ -237,18 +239,18 @@ TEST_P(LatentAttentionTest, ThreadsDoNotChangeABit) {
 
 TEST_P(LatentAttentionTest, CopiedBlocksHoldTheSame) {
   Random random(5);
-  for (const Shape& shape : kShapes) {
+  for (const LatentShape& shape : kLatentShapes) {
     constexpr int64_t kLength = 40;
-    Inputs inputs(random, shape, kLength);
+    LatentInputs inputs(random, shape, kLength);
     const auto pool = NewKvPool(backend(), shape.Pool(2 * kLength));
-    const Outcome before = Attend(backend(), *pool, shape, inputs, 0, kLength);
+    const LatentOutcome before = AttendToLatents(backend(), *pool, shape, inputs, 0, kLength);
     std::vector<KvBlockCopy> copies;
     for (int32_t& block : inputs.blocks) {
       copies.push_back({block, block + static_cast<int32_t>(kLength)});
       block += static_cast<int32_t>(kLength);
     }
     backend().CopyBlocks(copies, *pool);
-    const Outcome after = Attend(backend(), *pool, shape, inputs, kLength - 1, 1);
+    const LatentOutcome after = AttendToLatents(backend(), *pool, shape, inputs, kLength - 1, 1);
     EXPECT_TRUE(SameBits(after.attended, before.attended.Rows(kLength - 1, 1))) << shape;
   }
 }
