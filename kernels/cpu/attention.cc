@@ -302,10 +302,6 @@ class AttentionWorker {
     }
   }
 
-  int64_t Head(const AttentionTask& task, int64_t query) const {
-    return task.kv_head * group_ + (task.first + query) % group_;
-  }
-
   // The sink's part of the softmax has no value, so that the others' shrinks.
   void AddSink(int64_t head, const BundleState& state, int64_t i, float* to) const {
     const OneFloatTag d;
@@ -315,7 +311,7 @@ class AttentionWorker {
                          HWY_ATTR { return hn::GetLane(Exp(d, hn::Set(d, score - largest))); };
     const float seen = state.total[i] * exp(maximum);
     const float part = seen / (seen + exp(sink));
-    for (int64_t e = 0; e < head_dim_; ++e) to[e] *= part;
+    for (int64_t e = 0; e < value_dim_; ++e) to[e] *= part;
   }
 
   const MatrixView q_;
