@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/gpu/gpu_check.h"
+#include "services/model/memory_plan.h"
 #include "services/process/cpu_list.h"
 
 namespace sluice {
@@ -17,8 +18,10 @@ constexpr int kLastPort = 65535;
 // The shard's part of the memory, rounded up to whole MiB.
 uint64_t KvCacheMib(const PipelineSpec& spec, const ModelConfig& config, const ShardPlan& shard) {
   if (spec.flags.kv_cache_size_mib() == 0) return 0;
-  const auto part = static_cast<double>(shard.layers.size() * shard.kv_heads.size());
-  const double all = static_cast<double>(config.num_layers()) * config.num_kv_heads;
+  const DType dtype = spec.flags.kv_dtype();
+  const auto part = static_cast<double>(KvBytesPerPosition(config, shard, dtype));
+  const auto all = static_cast<double>(KvBytesPerPosition(config, dtype)) *
+                   KvCopies(config, shard.placement.num_ranks);
   const double mib = static_cast<double>(spec.flags.kv_cache_size_mib()) * part / all;
   return std::max<uint64_t>(1, static_cast<uint64_t>(mib + 0.999999));
 }

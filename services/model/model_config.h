@@ -95,6 +95,14 @@ struct ModelConfig {
 
   int query_width() const { return num_heads * head_dim; }  // Nq * D
   int kv_width() const { return num_kv_heads * head_dim; }  // Nkv * D
+  // Null where keys and values are by head. With it D is LatentSpec::query_dim() and Nkv is Nq.
+  const LatentSpec* latent() const {
+    return layers.front().attention.latent.has_value() ? &*layers.front().attention.latent
+                                                       : nullptr;
+  }
+  // Elements of the value of a head, and of those of all: what the output projection reads.
+  int value_dim() const { return latent() != nullptr ? latent()->value_dim : head_dim; }
+  int value_width() const { return num_heads * value_dim(); }
   int num_layers() const { return static_cast<int>(layers.size()); }
   // RopeConfig's questions, of all rotations together.
   bool depends_on_length() const;

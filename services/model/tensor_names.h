@@ -40,6 +40,13 @@ struct TensorNames {
   const char* q_norm = nullptr;
   const char* k_norm = nullptr;
   const char* o = nullptr;
+  // Of latent attention.
+  const char* q_a = nullptr;
+  const char* q_a_norm = nullptr;
+  const char* q_b = nullptr;
+  const char* kv_a = nullptr;
+  const char* kv_a_norm = nullptr;
+  const char* kv_b = nullptr;
   const char* mlp_norm = nullptr;
   const char* gate = nullptr;
   const char* up = nullptr;

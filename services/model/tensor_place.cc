@@ -23,6 +23,8 @@ bool IsNormWeight(TensorRole role) {
     case TensorRole::kKNorm:
     case TensorRole::kAttentionPostNorm:
     case TensorRole::kMlpPostNorm:
+    case TensorRole::kQANorm:
+    case TensorRole::kKvANorm:
       return true;
     default:
       return false;

@@ -56,6 +56,8 @@ WeightFormat FormatOf(TensorId tensor, const ModelConfig& config, WeightFormat w
     case TensorRole::kHead:
       if (as_published && IsQuantized(wanted)) return WeightFormat::kBF16;
       return InGroups(TraitsOf(wanted).head, config.hidden_size);
+    case TensorRole::kKvB:
+      return IsQuantized(wanted) ? WeightFormat::kBF16 : wanted;
     case TensorRole::kRouter:
     case TensorRole::kSharedScore:
       return WeightFormat::kF32;

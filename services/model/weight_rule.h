@@ -20,6 +20,9 @@ namespace sluice {
 //   routers               F32    F32    F32    F32    F32    small, and a rounded one chooses
 //                                                            other experts
 //
+// The map from latents to keys and values (kKvB) is BF16 where a quantised format was wanted:
+// attention multiplies one half of it transposed, across the groups that share a scale.
+//
 // A matrix that cannot be cut into groups of inputs that share a scale is kept as BF16 where a
 // quantised format was wanted. What counts are the runs of K that the reduction tree of
 // shard_plan.h adds up: a rank holds some of them, and none may begin within a group. They depend

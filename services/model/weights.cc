@@ -161,7 +161,9 @@ absl::StatusOr<WeightFormat> WeightSource::Resolve(WeightType type) const {
   }
   const auto& quantization = config_.quantization;
   if (quantization.has_value()) return quantization->format;
-  const TensorPlace query = places_.Of({TensorRole::kQ, 0});
+  TensorId id{TensorRole::kQ, 0};
+  if (!HasTensor(id, config_)) id.role = TensorRole::kQA;
+  const TensorPlace query = places_.Of(id);
   // The nearest format that holds their numbers exactly.
   if (StoredTensorAt(query).type.is_in_blocks()) return WeightFormat::kF32;
   const DType stored = StoredType(query);

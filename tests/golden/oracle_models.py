@@ -1,10 +1,11 @@
 """Random tiny models and their exact logits, made while a test runs.
 
-    oracle_models.py ORACLE OUT PRESET:DTYPE[:SHARDS[:METHOD[:wide]]] ...
-    oracle_models.py ORACLE --keep FOLDER PRESET:DTYPE[:SHARDS[:METHOD[:wide]]] ...
+    oracle_models.py ORACLE OUT PRESET[,FIELD=VALUE]...:DTYPE[:SHARDS[:METHOD[:wide]]] ...
+    oracle_models.py ORACLE --keep FOLDER PRESET[,FIELD=VALUE]...:DTYPE[:SHARDS[:METHOD[:wide]]] ...
     oracle_models.py ORACLE --list             # presets, one per line
 
-ORACLE is the folder of the NumPy oracle. Writes OUT/PRESET-DTYPE[-SHARDS]/ with config.json, weights, ids.i32 (token ids),
+ORACLE is the folder of the NumPy oracle. Fields take the place of the preset's own. Writes OUT/PRESET-DTYPE[-SHARDS]/ with
+config.json, weights, ids.i32 (token ids),
 logits.f64 (a row of vocabulary size for every id) and, where a sequence's length decides how its positions turn,
 prefixes.f64 (for every prefix of the ids the last row of its own logits), all raw and little-endian.
 
@@ -15,6 +16,7 @@ With --keep OUT is a folder in FOLDER, named after the scripts that make the mod
 already are not made again. Several processes may do so at once.
 """
 import hashlib
+import json
 import os
 import random
 import sys
@@ -64,9 +66,12 @@ def make(item, folder):
     import decoder
     import make_tiny_model
 
-    preset, dtype, shards, method, size = (item.split(":") + ["1", "", ""][item.count(":") - 1:])[:5]
+    name, dtype, shards, method, size = (item.split(":") + ["1", "", ""][item.count(":") - 1:])[:5]
+    preset, *fields = name.split(",")
+    changes = {field: json.loads(value) for field, value in (each.split("=") for each in fields)}
+    changes = {**(WIDE if size else {}), **changes}
     config = make_tiny_model.write_model(folder, preset, dtype, int(shards), seed=len(preset),
-                                         quantise=regrouped(method), **(WIDE if size else {}))
+                                         quantise=regrouped(method), **changes)
     length = min(LENGTH, longest(config))
     ids = np.random.default_rng(len(item)).integers(0, config["vocab_size"], length)
     ids.astype("<i4").tofile(os.path.join(folder, "ids.i32"))
