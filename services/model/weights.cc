@@ -193,8 +193,7 @@ std::string WeightSource::BlockFormats() const {
 }
 
 const StoredTensor& WeightSource::StoredTensorAt(const TensorPlace& place) const {
-  const StoredTensor* stored =
-      checkpoint_.Peek(place.rows_apart ? place.Row(0).name : place.name);
+  const StoredTensor* stored = checkpoint_.Peek(place.rows_apart ? place.Row(0).name : place.name);
   SLUICE_CHECK(stored != nullptr);  // Open has found it
   return *stored;
 }

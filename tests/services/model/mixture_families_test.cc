@@ -35,18 +35,18 @@ json Sizes(const std::string& model_type) {
           {"max_position_embeddings", 64}};
 }
 
-json With(json config, const std::string& field, const json& value) {
+json MixtureWith(json config, const std::string& field, const json& value) {
   config[field] = value;
   return config;
 }
 
-ModelConfig Parsed(const json& config) {
+ModelConfig ParsedMixture(const json& config) {
   const auto parsed = ParseModelConfig(config.dump(), "", "m");
   EXPECT_TRUE(parsed.ok()) << parsed.status();
   return parsed.value_or(ModelConfig{});
 }
 
-std::string Refusal(const json& config) {
+std::string MixtureRefusal(const json& config) {
   const auto parsed = ParseModelConfig(config.dump(), "", "m");
   return parsed.ok() ? "accepted" : std::string(parsed.status().message());
 }
@@ -59,7 +59,7 @@ std::vector<bool> AreMixtures(const ModelConfig& config) {
 }
 
 TEST(MixtureFamilies, Qwen2HasASharedExpertWithAScore) {
-  const ModelConfig config = Parsed(Sizes("qwen2_moe"));
+  const ModelConfig config = ParsedMixture(Sizes("qwen2_moe"));
   const MixtureSpec& mixture = *MixtureOf(config.layers.at(0));
   EXPECT_EQ(mixture.router.num_experts, 6);
   EXPECT_EQ(mixture.router.num_chosen, 2);
@@ -71,23 +71,24 @@ TEST(MixtureFamilies, Qwen2HasASharedExpertWithAScore) {
 }
 
 TEST(MixtureFamilies, QwenMixesInEveryStepthLayerThatIsNotNamed) {
-  const json config = With(Sizes("qwen3_moe"), "decoder_sparse_step", 2);
-  EXPECT_THAT(AreMixtures(Parsed(config)), ElementsAre(false, true, false, true));
-  EXPECT_THAT(AreMixtures(Parsed(With(config, "mlp_only_layers", {3}))),
+  const json config = MixtureWith(Sizes("qwen3_moe"), "decoder_sparse_step", 2);
+  EXPECT_THAT(AreMixtures(ParsedMixture(config)), ElementsAre(false, true, false, true));
+  EXPECT_THAT(AreMixtures(ParsedMixture(MixtureWith(config, "mlp_only_layers", {3}))),
               ElementsAre(false, true, false, false));
-  EXPECT_THAT(Refusal(With(config, "mlp_only_layers", {4})),
+  EXPECT_THAT(MixtureRefusal(MixtureWith(config, "mlp_only_layers", {4})),
               AllOf(HasSubstr("mlp_only_layers"), HasSubstr("from 0 to 3")));
 }
 
 TEST(MixtureFamilies, NoMoreExpertsAreChosenThanThereAre) {
-  EXPECT_THAT(Refusal(With(Sizes("mixtral"), "num_experts_per_tok", 7)),
+  EXPECT_THAT(MixtureRefusal(MixtureWith(Sizes("mixtral"), "num_experts_per_tok", 7)),
               AllOf(HasSubstr("num_experts_per_tok is 7"), HasSubstr("num_local_experts, 6")));
 }
 
 TEST(MixtureFamilies, GroupsDivideTheExperts) {
-  EXPECT_THAT(Refusal(With(Sizes("glm4_moe"), "n_group", 4)),
+  EXPECT_THAT(MixtureRefusal(MixtureWith(Sizes("glm4_moe"), "n_group", 4)),
               AllOf(HasSubstr("n_group is 4"), HasSubstr("a divisor of n_routed_experts, 6")));
-  const ModelConfig config = Parsed(With(With(Sizes("glm4_moe"), "n_group", 3), "topk_group", 2));
+  const ModelConfig config =
+      ParsedMixture(MixtureWith(MixtureWith(Sizes("glm4_moe"), "n_group", 3), "topk_group", 2));
   EXPECT_FALSE(AreMixtures(config).at(0));
   const RouterSpec& router = MixtureOf(config.layers.at(1))->router;
   EXPECT_EQ(router.num_groups, 3);
@@ -97,7 +98,7 @@ TEST(MixtureFamilies, GroupsDivideTheExperts) {
 }
 
 TEST(MixtureFamilies, TensorsOfALayerAreThoseOfTheLayerAndOfEachExpert) {
-  const ModelConfig config = Parsed(Sizes("qwen2_moe"));
+  const ModelConfig config = ParsedMixture(Sizes("qwen2_moe"));
   int experts = 0, others = 0;
   for (const TensorId tensor : TensorsOfLayer(1, config)) {
     ++(tensor.expert >= 0 ? experts : others);
@@ -119,7 +120,7 @@ TensorPlace PlaceOf(const ModelConfig& config, TensorId tensor) {
 
 // gate 0, up 0, gate 1, ... as columns of [E, H, 2F].
 TEST(MixtureFamilies, ExpertsOfGptOssAreInOneTensor) {
-  const ModelConfig config = Parsed(Sizes("gpt_oss"));
+  const ModelConfig config = ParsedMixture(Sizes("gpt_oss"));
   const TensorPlace up = PlaceOf(config, {TensorRole::kUp, 1, 2});
   EXPECT_EQ(up.name, "model.layers.1.mlp.experts.gate_up_proj");
   EXPECT_EQ(up.FileShape(), (MatrixShape{6 * 16, 48, 6}));
@@ -134,7 +135,7 @@ TEST(MixtureFamilies, ExpertsOfGptOssAreInOneTensor) {
 
 // All gates, then all ups, as columns; where `sluice quantize` wrote the files, tensors for each.
 TEST(MixtureFamilies, ExpertsOfLlama4AreInOneTensorUntilTheyAreQuantised) {
-  ModelConfig config = Parsed(Sizes("llama4_text"));
+  ModelConfig config = ParsedMixture(Sizes("llama4_text"));
   EXPECT_EQ(PlaceOf(config, {TensorRole::kUp, 3, 1}).first_row, 24);
   config.quantization = Quantization{.format = WeightFormat::kInt8, .checkpoint_id = "1"};
   EXPECT_EQ(PlaceOf(config, {TensorRole::kUp, 3, 1}).name,

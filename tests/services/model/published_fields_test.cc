@@ -46,7 +46,7 @@ json Gptq() {
           {"desc_act", false},      {"sym", true}, {"checkpoint_format", "gptq"}};
 }
 
-json With(json object, const std::string& field, const json& value) {
+json FieldsWith(json object, const std::string& field, const json& value) {
   object[field] = value;
   return object;
 }
@@ -65,40 +65,42 @@ json Int4Weights() {
 
 TEST(PublishedFields, AwqIsKeptInItsGroups) {
   EXPECT_EQ(FormatWith(Awq()), kInt4ZpG128);
-  EXPECT_EQ(FormatWith(With(Awq(), "group_size", 64)), kInt4Zp);
-  EXPECT_EQ(FormatWith(With(Awq(), "group_size", 32)), kInt4Zp);
-  EXPECT_EQ(FormatWith(With(Awq(), "group_size", 16)), kF32);
-  EXPECT_EQ(FormatWith(With(Awq(), "group_size", -1)), kInt4ZpG128);
+  EXPECT_EQ(FormatWith(FieldsWith(Awq(), "group_size", 64)), kInt4Zp);
+  EXPECT_EQ(FormatWith(FieldsWith(Awq(), "group_size", 32)), kInt4Zp);
+  EXPECT_EQ(FormatWith(FieldsWith(Awq(), "group_size", 16)), kF32);
+  EXPECT_EQ(FormatWith(FieldsWith(Awq(), "group_size", -1)), kInt4ZpG128);
 }
 
 TEST(PublishedFields, WhatAwqIsNotReadIsRefused) {
-  ExpectRefused(With(Awq(), "bits", 8), "quantization_config.bits is 8; accepted: 4");
-  ExpectRefused(With(Awq(), "version", "gemv"), "version is \"gemv\"; accepted: \"gemm\"");
-  ExpectRefused(With(Awq(), "zero_point", false), "zero_point is false; accepted: true");
-  ExpectRefused(With(Awq(), "group_size", 100), "group_size is 100; accepted: -1, 16, 32, 64, 128");
-  ExpectRefused(With(Awq(), "modules_to_not_convert", {1, 2}),
+  ExpectRefused(FieldsWith(Awq(), "bits", 8), "quantization_config.bits is 8; accepted: 4");
+  ExpectRefused(FieldsWith(Awq(), "version", "gemv"), "version is \"gemv\"; accepted: \"gemm\"");
+  ExpectRefused(FieldsWith(Awq(), "zero_point", false), "zero_point is false; accepted: true");
+  ExpectRefused(FieldsWith(Awq(), "group_size", 100),
+                "group_size is 100; accepted: -1, 16, 32, 64, 128");
+  ExpectRefused(FieldsWith(Awq(), "modules_to_not_convert", {1, 2}),
                 "modules_to_not_convert is [1,2]; accepted: a list of names of modules",
                 absl::StatusCode::kInvalidArgument);
 }
 
 TEST(PublishedFields, GptqIsKeptByBitsGroupsAndOrder) {
   EXPECT_EQ(FormatWith(Gptq()), kInt4ZpG128);
-  EXPECT_EQ(FormatWith(With(Gptq(), "bits", 2)), kInt4ZpG128);
-  EXPECT_EQ(FormatWith(With(Gptq(), "bits", 3)), kInt4ZpG128);
-  EXPECT_EQ(FormatWith(With(Gptq(), "bits", 8)), kInt8ZpG128);
-  EXPECT_EQ(FormatWith(With(Gptq(), "desc_act", true)), kF32);
-  EXPECT_EQ(FormatWith(With(With(Gptq(), "desc_act", true), "group_size", -1)), kInt4ZpG128);
+  EXPECT_EQ(FormatWith(FieldsWith(Gptq(), "bits", 2)), kInt4ZpG128);
+  EXPECT_EQ(FormatWith(FieldsWith(Gptq(), "bits", 3)), kInt4ZpG128);
+  EXPECT_EQ(FormatWith(FieldsWith(Gptq(), "bits", 8)), kInt8ZpG128);
+  EXPECT_EQ(FormatWith(FieldsWith(Gptq(), "desc_act", true)), kF32);
+  EXPECT_EQ(FormatWith(FieldsWith(FieldsWith(Gptq(), "desc_act", true), "group_size", -1)),
+            kInt4ZpG128);
   EXPECT_EQ(ParsedWith(Gptq())->quantization->scheme.zero_offset, 1);
-  EXPECT_EQ(
-      ParsedWith(With(Gptq(), "checkpoint_format", "gptq_v2"))->quantization->scheme.zero_offset,
-      0);
+  EXPECT_EQ(ParsedWith(FieldsWith(Gptq(), "checkpoint_format", "gptq_v2"))
+                ->quantization->scheme.zero_offset,
+            0);
 }
 
 TEST(PublishedFields, WhatGptqIsNotReadIsRefused) {
-  ExpectRefused(With(Gptq(), "bits", 5), "bits is 5; accepted: 2, 3, 4, 8");
-  ExpectRefused(With(Gptq(), "checkpoint_format", "marlin"),
+  ExpectRefused(FieldsWith(Gptq(), "bits", 5), "bits is 5; accepted: 2, 3, 4, 8");
+  ExpectRefused(FieldsWith(Gptq(), "checkpoint_format", "marlin"),
                 "checkpoint_format is \"marlin\"; accepted: \"gptq\", \"gptq_v2\"");
-  ExpectRefused(With(Gptq(), "dynamic", {{"-:.*down.*", json::object()}}), "dynamic is {");
+  ExpectRefused(FieldsWith(Gptq(), "dynamic", {{"-:.*down.*", json::object()}}), "dynamic is {");
 }
 
 TEST(PublishedFields, CompressedTensorsAreKeptByTheirFormat) {
@@ -112,26 +114,28 @@ TEST(PublishedFields, CompressedTensorsAreKeptByTheirFormat) {
   EXPECT_EQ(FormatWith(Compressed("nvfp4-pack-quantized", fp4)), kF32);
   const json mx = {{"num_bits", 4}, {"type", "float"}, {"strategy", "group"}, {"group_size", 32}};
   EXPECT_EQ(FormatWith(Compressed("mxfp4-pack-quantized", mx)), kInt8Zp);
-  EXPECT_EQ(FormatWith(Compressed("pack-quantized", With(Int4Weights(), "actorder", "group"))),
-            kF32);
-  EXPECT_EQ(FormatWith(Compressed("pack-quantized", With(Int4Weights(), "actorder", "weight"))),
-            kInt4ZpG128);
+  EXPECT_EQ(
+      FormatWith(Compressed("pack-quantized", FieldsWith(Int4Weights(), "actorder", "group"))),
+      kF32);
+  EXPECT_EQ(
+      FormatWith(Compressed("pack-quantized", FieldsWith(Int4Weights(), "actorder", "weight"))),
+      kInt4ZpG128);
 }
 
 TEST(PublishedFields, WhatCompressedTensorsAreNotReadIsRefused) {
   ExpectRefused(Compressed("marlin-24", Int4Weights()),
                 "format is \"marlin-24\"; accepted: \"pack-q");
-  ExpectRefused(Compressed("pack-quantized", With(Int4Weights(), "num_bits", 3)),
+  ExpectRefused(Compressed("pack-quantized", FieldsWith(Int4Weights(), "num_bits", 3)),
                 "weights.num_bits is 3; accepted: 4, 8");
-  ExpectRefused(Compressed("pack-quantized", With(Int4Weights(), "strategy", "token")),
+  ExpectRefused(Compressed("pack-quantized", FieldsWith(Int4Weights(), "strategy", "token")),
                 "weights.strategy is \"token\"; accepted: \"group\", \"channel\"");
-  ExpectRefused(Compressed("pack-quantized", With(Int4Weights(), "actorder", "random")),
+  ExpectRefused(Compressed("pack-quantized", FieldsWith(Int4Weights(), "actorder", "random")),
                 "weights.actorder is \"random\"");
   json mixed = Compressed("pack-quantized", Int4Weights());
-  mixed["config_groups"]["group_1"]["weights"] = With(Int4Weights(), "num_bits", 8);
+  mixed["config_groups"]["group_1"]["weights"] = FieldsWith(Int4Weights(), "num_bits", 8);
   ExpectRefused(mixed, "accepted: groups whose weights are all quantized alike");
-  ExpectRefused(With(Compressed("pack-quantized", Int4Weights()), "sparsity_config",
-                     {{"format", "sparse-24-bitmask"}}),
+  ExpectRefused(FieldsWith(Compressed("pack-quantized", Int4Weights()), "sparsity_config",
+                           {{"format", "sparse-24-bitmask"}}),
                 "sparsity_config is {");
 }
 
@@ -141,7 +145,7 @@ TEST(PublishedFields, BitsAndBytesIsReadInFourBits) {
   EXPECT_EQ(FormatWith(four), kF32);
   ExpectRefused({{"quant_method", "bitsandbytes"}, {"load_in_8bit", true}},
                 "load_in_4bit is missing; accepted: true");
-  ExpectRefused(With(four, "bnb_4bit_quant_type", "int4"), "bnb_4bit_quant_type is \"int4\"");
+  ExpectRefused(FieldsWith(four, "bnb_4bit_quant_type", "int4"), "bnb_4bit_quant_type is \"int4\"");
 }
 
 // Runs of inputs that ranks may hold alone are no multiples of 128, or of 32.
