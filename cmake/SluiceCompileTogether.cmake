@@ -1,5 +1,5 @@
 # Most of what a compiler reads for a file here is headers of the standard library, Abseil, Protocol Buffers and gRPC, and
-# of the messages generated from protos. With SLUICE_COMPILE_TOGETHER, and where no compiler cache is used, a first build
+# of the messages generated from protos. With SLUICE_COMPILE_TOGETHER, and where no compiler cache is named, a first build
 # reads them seldom: headers of other libraries are compiled once, and the files of a library several at a time. Files
 # include what they use all the same: `./dev lint` builds without, and finds what is missing.
 
@@ -134,4 +134,56 @@ endfunction()
 function(sluice_optimise library)
   target_compile_options(${library} PRIVATE $<$<CONFIG:Release>:-O3>)
   sluice_compile_alone(${library})
+endfunction()
+
+# sluice_join_test(TEST SOURCES DEPENDENCIES): half of what a compiler did for a first build was tests, one by one. The tests of a
+# folder become one executable whose files are compiled together, and each TEST a link to it: called by that name it runs the
+# cases of these SOURCES alone (tests/testing/joined_tests.h).
+function(sluice_join_test test sources deps)
+  get_property(joined DIRECTORY PROPERTY SLUICE_JOINED_TESTS)
+  if(NOT joined)
+    cmake_language(DEFER CALL sluice_join_tests)
+  endif()
+  set_property(DIRECTORY APPEND PROPERTY SLUICE_JOINED_TESTS ${test})
+  set_property(DIRECTORY APPEND PROPERTY SLUICE_JOINED_DEPS ${deps})
+  set_property(DIRECTORY APPEND PROPERTY SLUICE_JOINED_SOURCES ${sources})
+  foreach(source ${sources})
+    get_filename_component(path ${source} ABSOLUTE)
+    set_property(DIRECTORY APPEND_STRING PROPERTY SLUICE_JOINED_TABLE "    {\"${test}\", \"${path}\"},\n")
+  endforeach()
+endfunction()
+
+# At the end of a folder with tests.
+function(sluice_join_tests)
+  foreach(property TESTS DEPS SOURCES TABLE)
+    get_property(${property} DIRECTORY PROPERTY SLUICE_JOINED_${property})
+  endforeach()
+  list(REMOVE_DUPLICATES DEPS)
+  list(REMOVE_DUPLICATES SOURCES)
+  list(LENGTH TESTS count)
+  if(count EQUAL 1)
+    sluice_test_executable(${TESTS} "${SOURCES}" "${DEPS}")
+    return()
+  endif()
+
+  file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
+  string(REPLACE "/" "_" name ${folder})
+  set(table ${CMAKE_CURRENT_BINARY_DIR}/joined_tests.cc)
+  file(CONFIGURE OUTPUT ${table} CONTENT [[
+// Made by cmake/SluiceCompileTogether.cmake.
+#include "tests/testing/joined_tests.h"
+
+namespace {
+constexpr sluice::testing::JoinedTest kJoinedTests[] = {
+@TABLE@};
+const sluice::testing::JoinedTests joined_tests(kJoinedTests);
+}  // namespace
+]] @ONLY)
+  sluice_test_executable(${name} "${SOURCES};${table}" "${DEPS}")
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  target_compile_options(${name} PRIVATE -Wno-subobject-linkage)
+  foreach(test ${TESTS})
+    file(CREATE_LINK ${name} ${CMAKE_BINARY_DIR}/tests/${test} SYMBOLIC)
+    add_custom_target(${test} DEPENDS ${name})
+  endforeach()
 endfunction()

@@ -45,33 +45,47 @@ endif()
 # SECONDS, and records what each case did, for the summary of ./dev test.
 function(sluice_add_cases entry program seconds labels)
   math(EXPR all_seconds "${seconds} * 10")
-  add_test(NAME ${entry} COMMAND ${program})
+  if(TARGET ${program})
+    add_test(NAME ${entry} COMMAND ${program})
+  else()
+    add_test(NAME ${entry} COMMAND ${CMAKE_BINARY_DIR}/tests/${program})
+  endif()
   set_tests_properties(${entry} PROPERTIES
     COST ${seconds} LABELS "${labels}" SKIP_RETURN_CODE 77 TIMEOUT ${all_seconds}
     ENVIRONMENT "SLUICE_TEST_RECORD=${CMAKE_BINARY_DIR}/Testing/cases/${entry};SLUICE_TEST_CASE_SECONDS=${seconds};${ARGN}")
 endfunction()
 
+# sluice_test_executable(NAME SOURCES DEPENDENCIES)
+function(sluice_test_executable name sources deps)
+  add_executable(${name} ${sources})
+  sluice_link_executable(${name} ${deps} sluice_tests_main)
+  sluice_test_from_precompiled(${name} ${deps})
+  if(SLUICE_HAVE_GOLD)
+    target_link_options(${name} PRIVATE -fuse-ld=gold)
+  endif()
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+endfunction()
+
 # sluice_test(NAME x_test SRCS x_test.cc DEPS ... [LABELS end_to_end] [TIMEOUT seconds a case] [PERF filter] [ASYNC]
-# [GPU_ON_HOST]): a GoogleTest program, which is one entry of CTest. Cases that measure, those of the --gtest_filter PERF,
-# have an entry of their own, which ./dev perf runs. With ASYNC there is one more, on the asynchronous backend, with
-# GPU_ON_HOST one on that of GPUs (tests/kernels/testing/test_backend.h), but where a sanitizer or an emulator forbids.
-# Emulators, of processors or of GPUs, have ten times the time.
+# [GPU_ON_HOST] [ALONE]): a GoogleTest program, which is one entry of CTest. Where files are compiled together, the programs
+# of a folder are links to one executable (sluice_join_test), but for those that are ALONE. Cases that measure, those of
+# the --gtest_filter PERF, have an entry of their own, which ./dev perf runs. With ASYNC there is one more, on the
+# asynchronous backend, with GPU_ON_HOST one on that of GPUs (tests/kernels/testing/test_backend.h), but where a sanitizer
+# or an emulator forbids. Emulators, of processors or of GPUs, have ten times the time.
 function(sluice_test)
-  cmake_parse_arguments(ARG "ASYNC;GPU_ON_HOST" "NAME;TIMEOUT;PERF" "SRCS;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "ALONE;ASYNC;GPU_ON_HOST" "NAME;TIMEOUT;PERF" "SRCS;DEPS;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
   if(CMAKE_CROSSCOMPILING_EMULATOR OR SLUICE_CUDA STREQUAL "EMULATED")
     math(EXPR ARG_TIMEOUT "${ARG_TIMEOUT} * 10")
   endif()
-  add_executable(${ARG_NAME} ${ARG_SRCS})
   set_property(GLOBAL APPEND PROPERTY SLUICE_TEST_PROGRAMS ${ARG_NAME})
-  sluice_link_executable(${ARG_NAME} ${ARG_DEPS} sluice_tests_main)
-  sluice_test_from_precompiled(${ARG_NAME} ${ARG_DEPS})
-  if(SLUICE_HAVE_GOLD)
-    target_link_options(${ARG_NAME} PRIVATE -fuse-ld=gold)
+  if(SLUICE_COMPILES_TOGETHER AND NOT ARG_ALONE)
+    sluice_join_test(${ARG_NAME} "${ARG_SRCS}" "${ARG_DEPS}")
+  else()
+    sluice_test_executable(${ARG_NAME} "${ARG_SRCS}" "${ARG_DEPS}")
   endif()
-  set_target_properties(${ARG_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   if(ARG_PERF)
     sluice_add_cases(${ARG_NAME}.perf ${ARG_NAME} ${ARG_TIMEOUT} "${ARG_LABELS};perf" "GTEST_FILTER=${ARG_PERF}")
     set(without_perf "GTEST_FILTER=-${ARG_PERF}")

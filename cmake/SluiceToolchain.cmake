@@ -34,6 +34,7 @@ if(SLUICE_HARDENING)
   add_link_options(-Wl,-z,relro,-z,now -Wl,-z,noexecstack -Wl,--as-needed)
 endif()
 
+# Not by the presets that compile files together, to which a cache gives nothing.
 find_program(SLUICE_CCACHE ccache)
 if(SLUICE_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${SLUICE_CCACHE})

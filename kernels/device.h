@@ -17,12 +17,14 @@
 #include "absl/types/span.h"
 #include "kernels/deadline.h"
 #include "kernels/dtype.h"
+#include "kernels/kv_format.h"
 #include "kernels/packed_matrix.h"
 #include "kernels/rank_group.h"
 
 namespace sluice {
 
 class ExpertOps;      // kernels/expert_ops.h
+class LatentOps;      // kernels/latent_ops.h
 class MemorySharing;  // kernels/memory_sharing.h
 
 // Memory of a backend. At least 64-byte aligned. Freed on destruction.
@@ -47,15 +49,28 @@ class KvPool {
   virtual size_t size_bytes() const = 0;
 };
 
-// A block takes 2 * num_layers * block_size * num_kv_heads vectors of KvVectorBytes(dtype, head_dim)
-// bytes, and nothing besides.
+// The geometry of a pool. A block takes num_layers * block_size * bytes_per_position() bytes, and
+// nothing besides.
+//
+// Two layouts. By head: a position has a key and a value vector of head_dim elements for each KV
+// head. Latent (DeepSeek-AI 2024, "DeepSeek-V2"): a position has one vector of head_dim elements,
+// which is the key of every query head; its first latent_dim elements are also their value.
 struct KvPoolSpec {
   int num_layers = 0;
   int num_blocks = 0;
   int block_size = 16;
-  int num_kv_heads = 0;
+  int num_kv_heads = 0;  // 1 in the latent layout
   int head_dim = 0;
   DType dtype = DType::kF32;  // one of IsKvType: kernels/kv_format.h says how each is kept
+  int latent_dim = 0;         // in [1, head_dim] in the latent layout; 0: by head
+
+  bool is_latent() const { return latent_dim > 0; }
+  // Elements of the value of one query head.
+  int value_dim() const { return is_latent() ? latent_dim : head_dim; }
+  // Of one layer.
+  size_t bytes_per_position() const {
+    return (is_latent() ? 1 : 2) * size_t{1} * num_kv_heads * KvVectorBytes(dtype, head_dim);
+  }
 };
 
 // The rows of one sequence in a step: rows [first_row, first_row + num_rows) of the activations are
@@ -113,7 +128,7 @@ class Device {
   virtual absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(const PackSpec& spec,
                                                              const RowReader& read) = 0;
   // Memory is reserved, not touched: pages that no position uses cost nothing where the system
-  // allows it.
+  // allows it. RESOURCE_EXHAUSTED; UNIMPLEMENTED for a latent pool where latents() is null.
   virtual absl::StatusOr<std::unique_ptr<KvPool>> NewKvPool(const KvPoolSpec& spec) = 0;
 
   // Sets aside what Gemm with `weights`, or PagedAttention over `pool`, takes for up to `max_rows`
@@ -140,8 +155,9 @@ class Device {
   virtual int64_t BucketRows(int64_t rows) const { return rows; }
 
   // Says which rows of a step of `rows` rows (BucketRows() of what it has) belong to which
-  // positions, for ApplyQkNormRopeAndStoreKv and PagedAttention until the next call. Segments don't
-  // overlap; rows of none are computed like those of position 0 and stored nowhere.
+  // positions, for the operations that store keys and values and for PagedAttention until the next
+  // call. Segments don't overlap; rows of none are computed like those of position 0 and stored
+  // nowhere.
   virtual void BeginStep(absl::Span<const AttentionSegment> segments, int64_t rows) = 0;
 
   // Calls `enqueue`, which enqueues a step's operations and waits for none, or does as it did when
@@ -149,6 +165,11 @@ class Device {
   virtual absl::Status RunStep(const StepKey& key, absl::FunctionRef<absl::Status()> enqueue) {
     return enqueue();
   }
+
+  // ---- What not every device computes ----
+
+  // Latent attention, in the same stream of work; null where it does not.
+  virtual LatentOps* latents() { return nullptr; }
 };
 
 }  // namespace sluice

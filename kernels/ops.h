@@ -133,8 +133,9 @@ class Ops {
   // out[t] = softmax(scale * q k^T) v per head; query head h reads KV head h / (Nq / Nkv). One
   // contract for decode (num_rows 1) and prefill chunks: each split of the context by itself,
   // then merged in ascending order (kernels/attention_splits.h), by online softmax (Milakov and
-  // Gimelshein 2018; Kwon et al. 2023; Dao et al. 2023). q [T, Nq * D] F32, out [T, Nq * D] F32 or
-  // in operand dtype; rows of no segment are left as they are. window >= 0.
+  // Gimelshein 2018; Kwon et al. 2023; Dao et al. 2023). q [T, Nq * D] F32, out [T, Nq *
+  // value_dim()] F32 or in operand dtype; rows of no segment are left as they are. window >= 0. In
+  // the latent layout all query heads read the one vector of a position.
   virtual void PagedAttention(MatrixView q, const KvPool& pool, int layer,
                               const AttentionOptions& options, MatrixView out) = 0;
 

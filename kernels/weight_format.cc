@@ -1,6 +1,7 @@
 #include "kernels/weight_format.h"
 
 #include <cstring>
+#include <vector>
 
 #include "kernels/check.h"
 
@@ -27,6 +28,17 @@ void EncodeRow(WeightFormat format, absl::Span<const float> row, absl::Span<std:
 void DecodeRow(WeightFormat format, absl::Span<const std::byte> bytes, absl::Span<float> row) {
   const WeightFormatTraits& traits = TraitsOf(format);
   traits.decode(bytes.data(), GroupsOf(traits, row.size(), bytes.size()), row.data());
+}
+
+void RecodeRows(WeightFormat from, absl::Span<const std::byte> rows, WeightFormat to,
+                int64_t num_inputs, absl::Span<std::byte> out) {
+  const size_t in_bytes = RowBytes(from, num_inputs);
+  const size_t out_bytes = RowBytes(to, num_inputs);
+  std::vector<float> row(static_cast<size_t>(num_inputs));
+  for (; !rows.empty(); rows.remove_prefix(in_bytes), out.remove_prefix(out_bytes)) {
+    DecodeRow(from, rows.first(in_bytes), absl::MakeSpan(row));
+    EncodeRow(to, row, out.first(out_bytes));
+  }
 }
 
 void ReadQuotients(WeightFormat format, const std::byte* group, int8_t* quotients) {

@@ -18,6 +18,12 @@
 //               bytes; byte i holds weight 2i in its low and weight 2i + 1 in its high half
 //   FP8         K / 32 groups of 34 bytes: the scale as BF16, at most 128, then the codes of q, none
 //               of which is that of no number
+//   INT4_ZP     K / 32 groups of 20 bytes: scale and zero point z as one word (affine_word.h), then
+//               q in [0, 15] as 16 bytes, two in a byte as in INT4. A weight is scale * (q - z)
+//   INT8_ZP     K / 32 groups of 36 bytes: the same with q in [0, 255] as 32 bytes
+//   INT4_ZP_G128, INT8_ZP_G128  the same in groups of 128: 68 and 132 bytes
+//
+// The formats with zero points hold what AWQ, GPTQ and compressed-tensors files hold.
 //
 // The scale is a BF16 number, and q is chosen for that number, so nothing is lost by its rounding.
 // In INT6 and INT4 it is one of kernels/group_scale.h, which a kernel may keep in nine bits. In FP8
@@ -37,7 +43,19 @@
 namespace sluice {
 
 // GPU kernels carry these numbers in their names (tests/gpu).
-enum class WeightFormat : uint8_t { kF32, kBF16, kInt8, kInt4, kFp8, kInt6, kInt8G64 };
+enum class WeightFormat : uint8_t {
+  kF32,
+  kBF16,
+  kInt8,
+  kInt4,
+  kFp8,
+  kInt6,
+  kInt8G64,
+  kInt4Zp,
+  kInt8Zp,
+  kInt4ZpG128,
+  kInt8ZpG128
+};
 
 // How the weights of a group are stored.
 enum class WeightCodes : uint8_t {
@@ -45,6 +63,7 @@ enum class WeightCodes : uint8_t {
   kSigned,    // a signed byte each, [-127, 127]
   kPacked,    // a few bits each, several in a byte
   kFp8,       // a byte each: a code of kernels/fp8.h
+  kOffset,    // numbers from which the zero point of their group is subtracted
 };
 
 // Which BF16 numbers a group may have as its scale.
@@ -53,6 +72,7 @@ enum class WeightScales : uint8_t {
   kBFloat16,  // any
   kCoded,     // those of kernels/group_scale.h, which a kernel may keep in nine bits
   kFp8,       // up to kLargestFp8Scale
+  kWithZero,  // words of kernels/affine_word.h
 };
 
 // All that differs from one format to the next.
@@ -68,13 +88,15 @@ struct WeightFormatTraits {
   int64_t group_bytes;  // of a group with its scale
   int version;          // of the encoding in files
   WeightFormat head;    // the format of the LM head where this one is selected
+  // The format of a matrix whose runs of inputs are no multiple of the group.
+  WeightFormat ungrouped;
   // The format as whose rows each kind of device packs a matrix: this one, or one that holds the same
-  // scales and numbers.
+  // scales and numbers, or BF16, to which weights are rounded.
   WeightFormat on_cpu, on_gpu;
   bool takes_fp8_activations;  // whether ActivationFormat::kFp8 goes with it
   EncodeGroups* encode;
   DecodeGroups* decode;
-  ReadCodes* read_codes;  // null where there are no groups
+  ReadCodes* read_codes;  // null where there are no groups, or numbers have a zero point
 };
 
 // One entry for each format, in the order of WeightFormat. To add a format: an entry here, and its
@@ -92,6 +114,7 @@ inline constexpr WeightFormatTraits kWeightFormats[] = {
      .group_bytes = 4,
      .version = 1,
      .head = WeightFormat::kF32,
+     .ungrouped = WeightFormat::kF32,
      .on_cpu = WeightFormat::kF32,
      .on_gpu = WeightFormat::kF32,
      .takes_fp8_activations = false,
@@ -109,6 +132,7 @@ inline constexpr WeightFormatTraits kWeightFormats[] = {
      .group_bytes = 2,
      .version = 1,
      .head = WeightFormat::kBF16,
+     .ungrouped = WeightFormat::kBF16,
      .on_cpu = WeightFormat::kBF16,
      .on_gpu = WeightFormat::kBF16,
      .takes_fp8_activations = false,
@@ -126,6 +150,7 @@ inline constexpr WeightFormatTraits kWeightFormats[] = {
      .group_bytes = 34,
      .version = 1,
      .head = WeightFormat::kInt8,
+     .ungrouped = WeightFormat::kBF16,
      .on_cpu = WeightFormat::kInt8,
      .on_gpu = WeightFormat::kInt8,
      .takes_fp8_activations = false,
@@ -143,6 +168,7 @@ inline constexpr WeightFormatTraits kWeightFormats[] = {
      .group_bytes = 18,
      .version = 2,
      .head = WeightFormat::kInt6,
+     .ungrouped = WeightFormat::kBF16,
      .on_cpu = WeightFormat::kInt4,
      .on_gpu = WeightFormat::kInt4,
      .takes_fp8_activations = false,
@@ -160,6 +186,7 @@ inline constexpr WeightFormatTraits kWeightFormats[] = {
      .group_bytes = 34,
      .version = 1,
      .head = WeightFormat::kFp8,
+     .ungrouped = WeightFormat::kBF16,
      .on_cpu = WeightFormat::kFp8,
      .on_gpu = WeightFormat::kFp8,
      .takes_fp8_activations = true,
@@ -177,6 +204,7 @@ inline constexpr WeightFormatTraits kWeightFormats[] = {
      .group_bytes = 26,
      .version = 1,
      .head = WeightFormat::kInt6,
+     .ungrouped = WeightFormat::kBF16,
      .on_cpu = WeightFormat::kInt6,
      .on_gpu = WeightFormat::kInt8,
      .takes_fp8_activations = false,
@@ -194,12 +222,85 @@ inline constexpr WeightFormatTraits kWeightFormats[] = {
      .group_bytes = 66,
      .version = 1,
      .head = WeightFormat::kInt8G64,
+     .ungrouped = WeightFormat::kBF16,
      .on_cpu = WeightFormat::kInt8,
      .on_gpu = WeightFormat::kInt8,
      .takes_fp8_activations = false,
      .encode = EncodeInt8G64,
      .decode = DecodeInt8G64,
      .read_codes = ReadBytes64},
+    {.format = WeightFormat::kInt4Zp,
+     .name = "INT4_ZP",
+     .flag = "int4-zp",
+     .is_selectable = false,  // of files that others quantised
+     .bits = 4,
+     .codes = WeightCodes::kOffset,
+     .scales = WeightScales::kWithZero,
+     .group = 32,
+     .group_bytes = 20,
+     .version = 1,
+     .head = WeightFormat::kInt4Zp,
+     .ungrouped = WeightFormat::kF32,
+     .on_cpu = WeightFormat::kInt4Zp,
+     .on_gpu = WeightFormat::kBF16,
+     .takes_fp8_activations = false,
+     .encode = EncodeInt4Zp,
+     .decode = DecodeInt4Zp,
+     .read_codes = nullptr},
+    {.format = WeightFormat::kInt8Zp,
+     .name = "INT8_ZP",
+     .flag = "int8-zp",
+     .is_selectable = false,  // of files that others quantised
+     .bits = 8,
+     .codes = WeightCodes::kOffset,
+     .scales = WeightScales::kWithZero,
+     .group = 32,
+     .group_bytes = 36,
+     .version = 1,
+     .head = WeightFormat::kInt8Zp,
+     .ungrouped = WeightFormat::kF32,
+     .on_cpu = WeightFormat::kInt8Zp,
+     .on_gpu = WeightFormat::kBF16,
+     .takes_fp8_activations = false,
+     .encode = EncodeInt8Zp,
+     .decode = DecodeInt8Zp,
+     .read_codes = nullptr},
+    {.format = WeightFormat::kInt4ZpG128,
+     .name = "INT4_ZP_G128",
+     .flag = "int4-zp-g128",
+     .is_selectable = false,  // of files that others quantised
+     .bits = 4,
+     .codes = WeightCodes::kOffset,
+     .scales = WeightScales::kWithZero,
+     .group = 128,
+     .group_bytes = 68,
+     .version = 1,
+     .head = WeightFormat::kInt4ZpG128,
+     .ungrouped = WeightFormat::kInt4Zp,
+     .on_cpu = WeightFormat::kInt4ZpG128,
+     .on_gpu = WeightFormat::kBF16,
+     .takes_fp8_activations = false,
+     .encode = EncodeInt4ZpG128,
+     .decode = DecodeInt4ZpG128,
+     .read_codes = nullptr},
+    {.format = WeightFormat::kInt8ZpG128,
+     .name = "INT8_ZP_G128",
+     .flag = "int8-zp-g128",
+     .is_selectable = false,  // of files that others quantised
+     .bits = 8,
+     .codes = WeightCodes::kOffset,
+     .scales = WeightScales::kWithZero,
+     .group = 128,
+     .group_bytes = 132,
+     .version = 1,
+     .head = WeightFormat::kInt8ZpG128,
+     .ungrouped = WeightFormat::kInt8Zp,
+     .on_cpu = WeightFormat::kInt8ZpG128,
+     .on_gpu = WeightFormat::kBF16,
+     .takes_fp8_activations = false,
+     .encode = EncodeInt8ZpG128,
+     .decode = DecodeInt8ZpG128,
+     .read_codes = nullptr},
 };
 inline constexpr int kNumWeightFormats = static_cast<int>(std::size(kWeightFormats));
 
@@ -211,11 +312,13 @@ static_assert(std::ranges::all_of(kWeightFormats, [](const WeightFormatTraits& t
   return &TraitsOf(traits.format) == &traits;
 }));
 
-// Inputs that share a scale in the quantised formats that kernels multiply.
+// Inputs that share a scale in the quantised formats that kernels multiply, but for those with zero
+// points, whose groups are multiples of it.
 inline constexpr int64_t kWeightGroup = 32;
 static_assert(std::ranges::all_of(kWeightFormats, [](const WeightFormatTraits& traits) {
   const bool is_native = traits.on_cpu == traits.format || traits.on_gpu == traits.format;
-  return !is_native || traits.group == 1 || traits.group == kWeightGroup;
+  return !is_native || traits.group == 1 || traits.group == kWeightGroup ||
+         (traits.codes == WeightCodes::kOffset && traits.group % kWeightGroup == 0);
 }));
 
 // Inputs of the largest groups.
@@ -226,25 +329,31 @@ constexpr bool IsQuantized(WeightFormat format) {
   return TraitsOf(format).codes != WeightCodes::kElements;
 }
 
+// Whether groups have a zero point besides their scale.
+constexpr bool HasZeroPoints(WeightFormat format) {
+  return TraitsOf(format).codes == WeightCodes::kOffset;
+}
+
 // Bytes of a row of `num_inputs` weights, a multiple of the format's group.
 constexpr size_t RowBytes(WeightFormat format, int64_t num_inputs) {
   const WeightFormatTraits& traits = TraitsOf(format);
   return static_cast<size_t>(num_inputs / traits.group * traits.group_bytes);
 }
 
-// "F32", "BF16", "INT8", "INT6", "INT4", "FP8", "INT8_G64".
+// Such as "F32" or "INT8_G64".
 constexpr std::string_view Name(WeightFormat format) { return TraitsOf(format).name; }
 
 // Writes `row` in `format`. BF16 rounds to nearest even. INT8 takes the scale that holds the
 // largest weight of a group; INT6 and INT4, of 16 scales near that, the one with the least squared
-// error; FP8 that of Fp8ScaleFor. The bits are the same on every machine. Weights that no scale
+// error; FP8 that of Fp8ScaleFor; formats with zero points the scale that spans a group's weights and
+// zero, and the nearest zero point. The bits are the same on every machine. Weights that no scale
 // holds become the largest that one does, those that are not finite make their whole group not a
 // number. REQUIRES: out.size() == RowBytes(format, row.size()); row.size() is a multiple of the
 // format's group.
 void EncodeRow(WeightFormat format, absl::Span<const float> row, absl::Span<std::byte> out);
 
 // The numbers q of a group that begins at `group`; of FP8 their codes.
-// REQUIRES: `format` is quantised; quotients has as many elements as its groups.
+// REQUIRES: `format` is quantised without zero points; quotients has as many elements as its groups.
 void ReadQuotients(WeightFormat format, const std::byte* group, int8_t* quotients);
 
 // Groups of `from` as groups of `to` with the same scales and numbers.
@@ -252,6 +361,10 @@ void ReadQuotients(WeightFormat format, const std::byte* group, int8_t* quotient
 // `from`; `groups` is whole groups, and `out` as large as `to` has them.
 void RegroupRows(WeightFormat from, absl::Span<const std::byte> groups, WeightFormat to,
                  absl::Span<std::byte> out);
+
+// Rows of `num_inputs` weights from one format to another, by way of their numbers.
+void RecodeRows(WeightFormat from, absl::Span<const std::byte> rows, WeightFormat to,
+                int64_t num_inputs, absl::Span<std::byte> out);
 
 // The exact weights of a row that EncodeRow wrote, or that a file holds.
 // REQUIRES: bytes.size() == RowBytes(format, row.size()).

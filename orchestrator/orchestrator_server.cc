@@ -26,13 +26,23 @@ namespace {
 // in HTTP/2.
 constexpr int kMaxStreams = 2048;
 
-ModelDescription Describe(const ModelConfig& config, const SamplingOptions& sampling,
-                          const std::string& name, const std::string& weights) {
+// Of --max_model_len, else the model's.
+absl::StatusOr<int32_t> ContextOf(const ModelConfig& config, const OptionValues& values) {
+  if (!values.IsGiven("max_model_len")) return config.max_positions;
+  const int wanted = values.Get<int>("max_model_len");
+  if (wanted <= config.max_positions) return wanted;
+  return absl::InvalidArgumentError(absl::StrCat("--max_model_len is ", wanted, "; accepted: 2 to ",
+                                                 config.max_positions, ", the model's context"));
+}
+
+ModelDescription Describe(const ModelConfig& config, int32_t max_positions,
+                          const SamplingOptions& sampling, const std::string& name,
+                          const std::string& weights) {
   ModelDescription model;
   model.name = name;
   model.architecture = config.model_type;
   model.vocabulary_size = config.vocab_size;
-  model.max_positions = config.max_positions;
+  model.max_positions = max_positions;
   model.num_layers = config.num_layers();
   model.hidden_size = config.hidden_size;
   model.weights = weights;
@@ -234,7 +244,9 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
   scheduler.max_tokens_per_step = options.max_step_tokens;
   scheduler.max_sequences_per_step = options.max_step_sequences;
   scheduler.max_queued_sequences = options.max_queued_sequences;
-  scheduler.max_positions = config->max_positions;
+  const absl::StatusOr<int32_t> context = ContextOf(*config, options.values);
+  if (!context.ok()) return context.status();
+  scheduler.max_positions = *context;
   scheduler.rope_length_class = RopeLengthClassOf(*config);
   const auto tenants = std::make_shared<TenantBook>(options.tenants);
   if (const absl::Status loaded = tenants->Load(); !loaded.ok()) return loaded;
@@ -305,7 +317,7 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
   result->guard_ = MakeConnectionGuard(kMaxStreams);
   const ListenerLimits& limits = result->guard_->limits();
   result->service_ = std::make_unique<GenerationService>(
-      Describe(*config, *sampling, identity->name,
+      Describe(*config, *context, *sampling, identity->name,
                WeightsName(options.weights, options.model, *config)),
       result->engine_.get(), result->constraints_.get(), result->tokenizer_.get(),
       result->tokenizer_watch_.get(), options.tokenizer, tenants.get(),

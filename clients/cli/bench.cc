@@ -251,7 +251,7 @@ int BenchCommand(absl::Span<const std::string> arguments, Environment& environme
   if (!client.ok()) return Fail(client.status(), environment);
   if (phases.phases.empty()) return MeasureLoad(**client, load, json, environment);
   std::optional<double> start_seconds;
-  if (!endpoint_flags.endpoint.has_value()) {
+  if (!CallsEndpoint(endpoint_flags, model_flags, environment)) {
     start_seconds = absl::ToDoubleSeconds(absl::Now() - begin);
   }
   return MeasurePhases(**client, phases, start_seconds, json, environment);

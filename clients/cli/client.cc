@@ -237,6 +237,27 @@ absl::StatusOr<v1::GetModelResponse> Client::GetModel() {
   return Translate(impl_->api.GetModel(call.options()));
 }
 
+absl::StatusOr<std::vector<std::string>> Client::GetTokenTexts() {
+  std::vector<std::string> texts;
+  v1::GetVocabularyRequest request;
+  while (true) {
+    InterruptibleCall call(kQuickCall, interrupt_);
+    const WaitNotice::Call waiting(impl_->notice.get());
+    absl::StatusOr<v1::GetVocabularyResponse> page =
+        Translate(impl_->api.GetVocabulary(request, call.options()));
+    if (!page.ok()) return page.status();
+    for (v1::VocabularyEntry& entry : *page->mutable_entries()) {
+      if (entry.token_id() < 0) continue;
+      const auto id = static_cast<size_t>(entry.token_id());
+      if (id >= texts.size()) texts.resize(id + 1);
+      texts[id] = std::move(*entry.mutable_text());
+    }
+    // Pages only go up, whatever a server says.
+    if (page->next_token_id() <= request.first_token_id()) return texts;
+    request.set_first_token_id(page->next_token_id());
+  }
+}
+
 absl::StatusOr<v1::GetStatusResponse> Client::GetStatus(const v1::GetStatusRequest& request) {
   InterruptibleCall call(kQuickCall, interrupt_);
   return Translate(impl_->api.GetStatus(request, call.options()));

@@ -55,6 +55,8 @@ class Client {
   absl::StatusOr<v1::DetokenizeResponse> Detokenize(const v1::DetokenizeRequest& request,
                                                     absl::Duration timeout);
   absl::StatusOr<v1::GetModelResponse> GetModel();
+  // The bytes of every token by its id, fetched page by page; an id that is no token's has none.
+  absl::StatusOr<std::vector<std::string>> GetTokenTexts();
   absl::StatusOr<v1::GetStatusResponse> GetStatus(const v1::GetStatusRequest& request = {});
 
   const std::string& name() const { return name_; }

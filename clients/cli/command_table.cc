@@ -7,7 +7,7 @@
 namespace sluice {
 
 absl::Span<const Command> AllCommands() {
-  static constexpr std::array<Command, 15> kCommands = {{
+  static constexpr std::array<Command, 17> kCommands = {{
       {"run", "write from a prompt, the whole pipeline in this process", RunCommand},
       {"up", "serve on this host, one process per service and shard", UpCommand},
       {"generate", "write from a prompt at a running pipeline", GenerateCommand},
@@ -17,11 +17,13 @@ absl::Span<const Command> AllCommands() {
       {"prefer", "which of two answers a model prefers, relative to another", PreferCommand},
       {"tokenize", "texts to token ids", TokenizeCommand},
       {"detokenize", "token ids to texts", DetokenizeCommand},
+      {"pull", "get a model from a hub", PullCommand},
       {"quantize", "make a model's weights smaller, once and for all", QuantizeCommand},
       {"plan", "what memory a model takes, before it is started", PlanCommand},
       {"bench", "put load on a pipeline and print what it takes", BenchCommand},
       {"status", "what runs where, and how it is", StatusCommand},
       {"top", "a pipeline at work, on one screen", TopCommand},
+      {"token", "make API keys for the tenants of a server", TokenCommand},
       {"health", "whether a process serves, for probes", HealthCommand},
   }};
   return kCommands;

@@ -26,12 +26,16 @@ int DetokenizeCommand(absl::Span<const std::string> arguments, Environment& envi
 int BenchCommand(absl::Span<const std::string> arguments, Environment& environment);
 // A model's folder with quantized weights, made from another.
 int QuantizeCommand(absl::Span<const std::string> arguments, Environment& environment);
+// A model from a hub.
+int PullCommand(absl::Span<const std::string> arguments, Environment& environment);
 // What memory a model takes.
 int PlanCommand(absl::Span<const std::string> arguments, Environment& environment);
 // How a pipeline is. kSuccess only while it serves.
 int StatusCommand(absl::Span<const std::string> arguments, Environment& environment);
 // A pipeline at work, until interrupted.
 int TopCommand(absl::Span<const std::string> arguments, Environment& environment);
+// API keys of a server's clients.
+int TokenCommand(absl::Span<const std::string> arguments, Environment& environment);
 // Whether one process serves, for probes.
 int HealthCommand(absl::Span<const std::string> arguments, Environment& environment);
 // One process per service on this host, until interrupted.

@@ -9,6 +9,7 @@
 #include "clients/cli/in_process.h"
 #include "clients/cli/memory_fit.h"
 #include "services/common/address.h"
+#include "services/common/status.h"
 #include "services/messages/metadata.h"
 #include "services/model/digest/vocabulary_check.h"
 #include "services/process/cpu_list.h"
@@ -22,7 +23,9 @@ void AddEndpointFlags(FlagSet& flags, const std::string& default_text, EndpointF
   flags.AddParsed("endpoint", "HOST:PORT",
                   absl::StrCat("Where the pipeline listens, or unix:/PATH; several by comma: what "
                                "one of them loses goes on at the next. ",
-                               default_text),
+                               default_text,
+                               " Where this flag and those of a model are not given, the "
+                               "environment's SLUICE_ENDPOINT counts."),
                   [into](const std::string& text) {
                     into->endpoint = text;
                     absl::Status status;
@@ -44,9 +47,13 @@ void AddSecurityFlags(FlagSet& flags, EndpointFlags* into) {
   flags.Add("tls_key", "FILE", "Its key (PEM).", &into->tls_key);
   flags.AddSwitch("tls", "TLS by the authorities that this system trusts.", &into->tls);
   flags.Add("token_file", "FILE",
-            "Bearer token to show, in a file: the command line is seen by others. Default: the "
-            "environment's SLUICE_TOKEN.",
+            "API key (bearer token) to show, in a file. Default: the environment's SLUICE_API_KEY, "
+            "else SLUICE_TOKEN.",
             &into->token_file);
+  flags.Add("api_key", "KEY",
+            "API key to show. Other users of this host see command lines: --token_file and "
+            "SLUICE_API_KEY keep it from them.",
+            &into->api_key);
   flags.AddSwitch("insecure", "Plaintext also to another host.", &into->insecure);
 }
 
@@ -69,7 +76,14 @@ absl::StatusOr<std::string> CheckedToken(const std::string& token, absl::string_
 }
 
 absl::StatusOr<std::string> TokenOf(const EndpointFlags& endpoint, const Environment& environment) {
-  if (endpoint.token_file.empty()) return CheckedToken(environment.token, "SLUICE_TOKEN");
+  if (!endpoint.api_key.empty() && !endpoint.token_file.empty()) {
+    return absl::InvalidArgumentError("--api_key and --token_file were both given; choose one");
+  }
+  if (!endpoint.api_key.empty()) return CheckedToken(endpoint.api_key, "--api_key");
+  if (endpoint.token_file.empty()) {
+    return CheckedToken(environment.token,
+                        environment.api_key.empty() ? "SLUICE_TOKEN" : "SLUICE_API_KEY");
+  }
   std::ifstream file(endpoint.token_file);
   std::string token;
   if (!std::getline(file, token) || token.empty()) {
@@ -81,8 +95,21 @@ absl::StatusOr<std::string> TokenOf(const EndpointFlags& endpoint, const Environ
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Client>> ConnectToEndpoint(const EndpointFlags& endpoint,
+EndpointFlags WithEnvironment(EndpointFlags endpoint, const Environment& environment) {
+  if (!endpoint.endpoint.has_value() && !environment.endpoint.empty()) {
+    endpoint.endpoint = environment.endpoint;
+  }
+  return endpoint;
+}
+
+absl::StatusOr<std::unique_ptr<Client>> ConnectToEndpoint(const EndpointFlags& flags,
                                                           Environment& environment) {
+  const EndpointFlags endpoint = WithEnvironment(flags, environment);
+  for (const std::string& address : endpoint.addresses()) {
+    // Those of --endpoint were looked at with the other flags.
+    const absl::Status valid = CheckAddress(address);
+    if (!valid.ok()) return Annotate(valid, "SLUICE_ENDPOINT");
+  }
   SetMinimumLogLevel(LogLevel::kError);  // what gRPC has to say of connections, statuses tell
   absl::StatusOr<std::string> token = TokenOf(endpoint, environment);
   if (!token.ok()) return token.status();
@@ -193,11 +220,17 @@ absl::Status CheckOneTarget(const EndpointFlags& endpoint, const ModelFlags& mod
                    absl::StrJoin(excluded, ", ")));
 }
 
+bool CallsEndpoint(const EndpointFlags& endpoint, const ModelFlags& model,
+                   const Environment& environment) {
+  if (endpoint.endpoint.has_value()) return true;
+  return !environment.endpoint.empty() && !model.values.IsAnyGiven();
+}
+
 absl::StatusOr<std::unique_ptr<Client>> ConnectOrStart(const EndpointFlags& endpoint,
                                                        const ModelFlags& model,
                                                        Environment& environment) {
-  return endpoint.endpoint.has_value() ? ConnectToEndpoint(endpoint, environment)
-                                       : StartPipeline(model, environment);
+  return CallsEndpoint(endpoint, model, environment) ? ConnectToEndpoint(endpoint, environment)
+                                                     : StartPipeline(model, environment);
 }
 
 }  // namespace sluice

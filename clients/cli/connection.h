@@ -27,22 +27,27 @@ struct EndpointFlags {
   bool tls = false;
   bool insecure = false;
   std::string token_file;
+  std::string api_key;
 
   // Those asked for, else kDefaultEndpoint.
   std::vector<std::string> addresses() const;
   ClientSecurity security() const;
 };
 
-// --endpoint, --connect_timeout, --tls_cert, --tls_key, --tls_ca, --tls, --insecure, --token_file.
+// --endpoint, --connect_timeout, --tls_cert, --tls_key, --tls_ca, --tls, --insecure, --token_file,
+// --api_key.
 // `default_text` says in the help what happens without --endpoint.
 void AddEndpointFlags(FlagSet& flags, const std::string& default_text, EndpointFlags* into);
 
 // The same but for --endpoint.
 void AddSecurityFlags(FlagSet& flags, EndpointFlags* into);
 
-// Reaches the endpoint asked for, else kDefaultEndpoint. UNAVAILABLE "cannot reach ..." where it
-// does not come up in time; errors of DialPublic, NOT_FOUND for a file of the token that can't be
-// read.
+// `endpoint` with the address of SLUICE_ENDPOINT where it has none of its own.
+EndpointFlags WithEnvironment(EndpointFlags endpoint, const Environment& environment);
+
+// Reaches the endpoint asked for, else that of SLUICE_ENDPOINT, else kDefaultEndpoint. UNAVAILABLE "cannot reach ..." where it
+// does not come up in time; errors of DialPublic, INVALID_ARGUMENT for a SLUICE_ENDPOINT that is no
+// address, NOT_FOUND for a file of the token that can't be read.
 absl::StatusOr<std::unique_ptr<Client>> ConnectToEndpoint(const EndpointFlags& endpoint,
                                                           Environment& environment);
 
@@ -57,7 +62,12 @@ absl::StatusOr<std::string> PoolText(Client& client);
 // INVALID_ARGUMENT where an endpoint and a model were both given.
 absl::Status CheckOneTarget(const EndpointFlags& endpoint, const ModelFlags& model);
 
-// The endpoint where one was given, else a pipeline of this process.
+// Whether a command that can start a pipeline calls another: --endpoint was given, or no model and
+// SLUICE_ENDPOINT is set.
+bool CallsEndpoint(const EndpointFlags& endpoint, const ModelFlags& model,
+                   const Environment& environment);
+
+// The endpoint where it calls one, else a pipeline of this process.
 absl::StatusOr<std::unique_ptr<Client>> ConnectOrStart(const EndpointFlags& endpoint,
                                                        const ModelFlags& model,
                                                        Environment& environment);

@@ -38,8 +38,12 @@ struct Environment {
   uint64_t memory_limit = std::numeric_limits<uint64_t>::max();
   // Path of this program: the services' binaries and the embedded model are found from it.
   std::string executable;
-  // Bearer token from the environment; may be empty.
+  // Bearer token from the environment: SLUICE_API_KEY, else SLUICE_TOKEN; may be empty.
   std::string token;
+  // SLUICE_API_KEY alone, which is also the key that `up` asks of its clients; may be empty.
+  std::string api_key;
+  // SLUICE_ENDPOINT: what --endpoint is where it is not given; may be empty.
+  std::string endpoint;
   // StartInProcess of in_process.h.
   std::function<absl::StatusOr<std::unique_ptr<InProcessPipeline>>(const InProcessOptions&)>
       start_in_process;

@@ -41,6 +41,7 @@ int HealthCommand(absl::Span<const std::string> arguments, Environment& environm
                    &endpoint);
   if (const std::optional<int> exit = ParseOrExit(flags, arguments, environment)) return *exit;
 
+  endpoint = WithEnvironment(endpoint, environment);
   absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = ChannelTo(endpoint);
   if (!channel.ok()) return Fail(channel.status(), environment);
   const absl::StatusOr<HealthState> state = CheckHealth(*channel, health.service, health.timeout);

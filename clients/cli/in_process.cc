@@ -99,6 +99,7 @@ class Pipeline final : public InProcessPipeline {
 absl::Status Pipeline::Start(const InProcessOptions& options) {
   absl::StatusOr<std::unique_ptr<TokenizerServer>> tokenizer =
       TokenizerServer::Start({.model = options.model,
+                              .chat_template = options.values.Get<std::string>("chat_template"),
                               .address = "inproc:tokenizer",
                               .hang_timeout = HangTimeout(options)});
   if (!tokenizer.ok()) return tokenizer.status();

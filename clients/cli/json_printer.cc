@@ -1,7 +1,9 @@
 #include <string>
+#include <utility>
 
 #include "clients/cli/event_printer.h"
 #include "clients/cli/json.h"
+#include "clients/cli/text_input.h"
 
 namespace sluice {
 namespace {
@@ -44,10 +46,35 @@ Json IdsOf(const google::protobuf::RepeatedField<int32_t>& token_ids) {
   return ids;
 }
 
-Json LogprobsOf(const google::protobuf::RepeatedPtrField<v1::PositionLogprobs>& logprobs) {
+using TokenTexts = std::vector<std::string>;
+
+// Its text, and its bytes where they are not UTF-8.
+void AddToken(int32_t id, const TokenTexts& texts, Json& into) {
+  if (id < 0 || static_cast<size_t>(id) >= texts.size()) return;
+  into["token"] = texts[id];
+  if (CheckUtf8(texts[id]).ok()) return;
+  Json& bytes = into["bytes"] = Json::array();
+  for (const char c : texts[id]) bytes.push_back(static_cast<unsigned char>(c));
+}
+
+Json TopOf(const v1::PositionLogprobs& position, const TokenTexts& texts) {
+  Json top = JsonOf(position.top());
+  for (Json& token : top) AddToken(token["token_id"].get<int32_t>(), texts, token);
+  return top;
+}
+
+// Of the last of `token_ids`: the first token of a prompt has none.
+Json LogprobsOf(const google::protobuf::RepeatedPtrField<v1::PositionLogprobs>& logprobs,
+                const google::protobuf::RepeatedField<int32_t>& token_ids,
+                const TokenTexts& texts) {
   Json positions = Json::array();
+  int index = token_ids.size() - logprobs.size();
   for (const v1::PositionLogprobs& position : logprobs) {
-    positions.push_back({{"logprob", JsonOf(position.logprob())}, {"top", JsonOf(position.top())}});
+    Json object = {{"logprob", JsonOf(position.logprob())}};
+    if (index >= 0) AddToken(token_ids[index], texts, object);
+    object["top"] = TopOf(position, texts);
+    positions.push_back(std::move(object));
+    ++index;
   }
   return positions;
 }
@@ -83,16 +110,19 @@ void AddScores(const v1::Finished& finished, Json* event) {
 
 class JsonPrinter : public EventPrinter {
  public:
-  JsonPrinter(std::ostream& out, bool logprobs) : out_(out), logprobs_(logprobs) {}
+  JsonPrinter(std::ostream& out, JsonOptions options) : out_(out), options_(std::move(options)) {}
 
   void Print(const v1::Chunk& chunk) override {
     Json event = {{"sequence", chunk.sequence()},
                   {"text", chunk.text()},
                   {"token_ids", IdsOf(chunk.token_ids())}};
-    if (logprobs_) event["logprobs"] = LogprobsOf(chunk.logprobs());
+    if (options_.logprobs) {
+      event["logprobs"] = LogprobsOf(chunk.logprobs(), chunk.token_ids(), options_.token_texts);
+    }
     if (!chunk.prompt_token_ids().empty()) {
       event["prompt_token_ids"] = IdsOf(chunk.prompt_token_ids());
-      event["prompt_logprobs"] = LogprobsOf(chunk.prompt_logprobs());
+      event["prompt_logprobs"] =
+          LogprobsOf(chunk.prompt_logprobs(), chunk.prompt_token_ids(), options_.token_texts);
     }
     out_ << DumpLine(event) << std::endl;
   }
@@ -116,13 +146,13 @@ class JsonPrinter : public EventPrinter {
 
  private:
   std::ostream& out_;
-  const bool logprobs_;
+  const JsonOptions options_;
 };
 
 }  // namespace
 
-std::unique_ptr<EventPrinter> MakeJsonPrinter(std::ostream& out, bool logprobs) {
-  return std::make_unique<JsonPrinter>(out, logprobs);
+std::unique_ptr<EventPrinter> MakeJsonPrinter(std::ostream& out, JsonOptions options) {
+  return std::make_unique<JsonPrinter>(out, std::move(options));
 }
 
 }  // namespace sluice

@@ -18,8 +18,10 @@
 #include "kernels/usable_memory.h"
 #include "services/listener/limits.h"
 #include "services/model/progress_bar.h"
+#include "services/model/shown_bar.h"
 #include "services/model_server/gpu_faults.h"
 #include "services/process/child_process.h"
+#include "services/process/log_prefix.h"
 #include "services/rpc/grpc_runtime.h"
 
 namespace {
@@ -78,6 +80,9 @@ int main(int argc, char** argv) {
   // For what it serves itself, and for the processes that it starts.
   sluice::RaiseDescriptorLimit();
   sluice::LogWhatGrpcSays();
+  sluice::AllowProgressBars();
+  sluice::SetLogPrefix(sluice::EraseShownBar);
+  const std::string api_key = EnvironmentVariable("SLUICE_API_KEY");
   sluice::Environment environment{
       .in = std::cin,
       .out = std::cout,
@@ -91,7 +96,9 @@ int main(int argc, char** argv) {
       .temp_folder = TempFolder(),
       .memory_limit = sluice::MemoryLimit(""),
       .executable = sluice::OwnProgram(argv[0]),
-      .token = EnvironmentVariable("SLUICE_TOKEN"),
+      .token = api_key.empty() ? EnvironmentVariable("SLUICE_TOKEN") : api_key,
+      .api_key = api_key,
+      .endpoint = EnvironmentVariable("SLUICE_ENDPOINT"),
       .start_in_process = sluice::StartInProcess,
       .make_line_editor = [] { return sluice::MakeLineEditor(HistoryFile()); },
   };

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "clients/hub/hub_model.h"
+#include "clients/hub/model_store.h"
 #include "kernels/gpu/gpu_check.h"
 #include "kernels/usable_cpus.h"
 #include "services/common/status.h"
@@ -107,15 +110,25 @@ void AddModelFlags(FlagSet& flags, ModelFlags* into) {
   });
 }
 
+namespace {
+
+std::string EnvironmentVariable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+}  // namespace
+
 absl::StatusOr<std::string> ModelFolder(const ModelFlags& flags, const std::string& executable) {
   if (const std::string model = flags.model(); !model.empty()) {
     // Whatever reads it first, the same is said.
     std::error_code ignored;
     if (fs::exists(model, ignored)) return model;
+    if (ParseHubModel(model).ok()) return FindPulled(model, EnvironmentVariable);
     return absl::NotFoundError(
         absl::StrCat(model,
                      ": no such folder; accepted: a folder with config.json and "
-                     "model.safetensors"));
+                     "model.safetensors, or a file named *.gguf"));
   }
   const fs::path bin = fs::path(executable).parent_path();
   const fs::path in_checkout = (bin / "../../../models/storyteller").lexically_normal();

@@ -147,7 +147,8 @@ absl::StatusOr<MemoryPlan> MakeMemoryPlan(const PlanFlags& flags, const std::str
                   .context = *context,
                   .sequences = flags.sequences,
                   .kv_bytes_per_position = per_position};
-  plan.kv_cache_mib = WholeMebibytes(positions * per_position);
+  plan.kv_cache_mib =
+      WholeMebibytes(positions * per_position * KvCopies(*config, flags.model.num_ranks()));
   AddProcesses({*config, *shards, *format, kv_dtype}, positions, "", plan);
   if (flags.model.draft_model().empty()) return plan;
   const absl::Status added = AddDraftModel(flags, positions, plan);

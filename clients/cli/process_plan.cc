@@ -5,16 +5,23 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/gpu/gpu_check.h"
+#include "services/model/memory_plan.h"
 #include "services/process/cpu_list.h"
 
 namespace sluice {
 namespace {
 
+// What --threads accepts; a machine may have more cores.
+constexpr int kMostThreads = 1024;
+constexpr int kLastPort = 65535;
+
 // The shard's part of the memory, rounded up to whole MiB.
 uint64_t KvCacheMib(const PipelineSpec& spec, const ModelConfig& config, const ShardPlan& shard) {
   if (spec.flags.kv_cache_size_mib() == 0) return 0;
-  const auto part = static_cast<double>(shard.layers.size() * shard.kv_heads.size());
-  const double all = static_cast<double>(config.num_layers()) * config.num_kv_heads;
+  const DType dtype = spec.flags.kv_dtype();
+  const auto part = static_cast<double>(KvBytesPerPosition(config, shard, dtype));
+  const auto all = static_cast<double>(KvBytesPerPosition(config, dtype)) *
+                   KvCopies(config, shard.placement.num_ranks);
   const double mib = static_cast<double>(spec.flags.kv_cache_size_mib()) * part / all;
   return std::max<uint64_t>(1, static_cast<uint64_t>(mib + 0.999999));
 }
@@ -41,7 +48,7 @@ class Planner {
   OptionValues Computing(Programs program, const std::string& name, int threads, int number,
                          const std::vector<int>& cpus) const {
     OptionValues told = Told(program, SocketOf(name), cpus);
-    told.Put("threads", absl::StrCat(threads));
+    told.Put("threads", absl::StrCat(std::min(threads, kMostThreads)));
     if (given_.IsGiven("device")) {
       told.Put("device", Name(DeviceOfProcess(spec_.flags.device(), number, spec_.num_gpus)));
     }
@@ -183,13 +190,23 @@ void AddDraftModel(const PipelineSpec& spec, const ModelConfig& config,
 }
 
 // The orchestrator, which is the last, on --metrics_port; the others on those after it.
-void SetMetricsPorts(const OptionValues& given, std::vector<Planned>& processes) {
+// INVALID_ARGUMENT where there are not so many ports.
+absl::Status SetMetricsPorts(const OptionValues& given, std::vector<Planned>& processes) {
   const int port = given.Get<int>("metrics_port");
-  for (size_t i = 0; i < processes.size() && port > 0; ++i) {
-    const int offset = static_cast<int>((i + 1) % processes.size());
-    processes[i].told.Put("metrics_port", absl::StrCat(port + offset));
+  if (port == 0) return absl::OkStatus();
+  const auto num_processes = static_cast<int>(processes.size());
+  if (const int most = kLastPort - (num_processes - 1); port > most) {
+    return absl::InvalidArgumentError(absl::StrCat("--metrics_port is ", port, ", and ",
+                                                   num_processes,
+                                                   " processes take a port each from there on; "
+                                                   "accepted: 0 to ",
+                                                   most));
+  }
+  for (int i = 0; i < num_processes; ++i) {
+    processes[i].told.Put("metrics_port", absl::StrCat(port + (i + 1) % num_processes));
     processes[i].told.Put("metrics_host", given.Get<std::string>("metrics_host"));
   }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -214,8 +231,9 @@ absl::StatusOr<std::vector<ShardPlan>> PlanShards(const ModelConfig& config,
   return plans;
 }
 
-std::vector<ProcessSpec> PlanProcesses(const PipelineSpec& spec, const ModelConfig& config,
-                                       const std::vector<ShardPlan>& shards) {
+absl::StatusOr<std::vector<ProcessSpec>> PlanProcesses(const PipelineSpec& spec,
+                                                       const ModelConfig& config,
+                                                       const std::vector<ShardPlan>& shards) {
   const Planner planner(spec);
   const std::vector<int>& cpus = spec.flags.cpus;
   const int threads = spec.flags.num_threads();
@@ -244,7 +262,7 @@ std::vector<ProcessSpec> PlanProcesses(const PipelineSpec& spec, const ModelConf
   add("sampler", "sampler", planner.Computing(kSampler, "sampler", threads, num_shards - 1, cpus));
   AddDraftModel(spec, config, processes);
   processes.push_back({"orchestrator", "orchestrator", planner.Orchestrator(shards), spec.health});
-  SetMetricsPorts(spec.flags.values, processes);
+  if (absl::Status ports = SetMetricsPorts(spec.flags.values, processes); !ports.ok()) return ports;
   if (!spec.http_listen.empty()) {
     add(planner.GatewayProgram() == kDemoGateway ? "gateway-demo" : "gateway", "gateway",
         planner.Gateway());

@@ -42,7 +42,9 @@ absl::StatusOr<std::vector<ShardPlan>> PlanShards(const ModelConfig& config,
 // process gets the options given to `up` that it has as well (OptionValues::ForChild), and those
 // that are set here. Every shard gets its part of the memory for keys and values, in proportion to the
 // layers and KV heads it holds, at least 1 MiB; and of the threads an equal one, at least one.
-std::vector<ProcessSpec> PlanProcesses(const PipelineSpec& spec, const ModelConfig& config,
-                                       const std::vector<ShardPlan>& shards);
+// INVALID_ARGUMENT where the processes' metrics would need more ports than there are.
+absl::StatusOr<std::vector<ProcessSpec>> PlanProcesses(const PipelineSpec& spec,
+                                                       const ModelConfig& config,
+                                                       const std::vector<ShardPlan>& shards);
 
 }  // namespace sluice

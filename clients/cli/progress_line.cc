@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "services/model/shown_bar.h"
 
 namespace sluice {
 
@@ -16,7 +17,9 @@ ProgressLine::ProgressLine(std::ostream& err, bool terminal, int total,
       interval_(terminal ? absl::Milliseconds(100) : absl::Seconds(2)) {}
 
 ProgressLine::~ProgressLine() {
-  if (terminal_ && drawn_) err_ << std::endl;
+  if (!terminal_ || !drawn_) return;
+  SetBarShown(false);
+  err_ << std::endl;
 }
 
 void ProgressLine::Update(absl::Time now, int finished, int64_t tokens) {
@@ -34,6 +37,7 @@ void ProgressLine::Draw(int finished, int64_t tokens) {
     return;
   }
   err_ << bar_.Draw(static_cast<double>(finished) / total_, text, columns_()) << std::flush;
+  SetBarShown(true);
 }
 
 }  // namespace sluice

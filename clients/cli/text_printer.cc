@@ -30,8 +30,10 @@ class TextPrinter : public EventPrinter {
       Write(HeaderOf(sequence));
       Write(texts_[sequence]);
     }
-    if (options_.terminal || options_.num_sequences > 1) EndLine();
+    EndLine();
   }
+
+  void Abort() override { EndLine(); }
 
  private:
   std::string PieceOf(const v1::Chunk& chunk, bool first) const {

@@ -25,12 +25,14 @@ struct SourceFlags {
 void AddSourceFlags(FlagSet& flags, SourceFlags* into) {
   flags.Section("Tokenizer (exactly one)");
   flags.Add("tokenizer", "DIR",
-            "Folder with tokenizer.json, a SentencePiece model or a tiktoken file.",
+            "Folder with tokenizer.json, a SentencePiece model or a tiktoken file; or a GGUF file.",
             &into->tokenizer);
   AddEndpointFlags(flags, "Uses the tokenizer of a running pipeline.", &into->endpoint);
 }
 
-absl::Status CheckSource(const SourceFlags& flags) {
+// Takes SLUICE_ENDPOINT for an endpoint where neither is given.
+absl::Status CheckSource(const Environment& environment, SourceFlags& flags) {
+  if (!flags.tokenizer.has_value()) flags.endpoint = WithEnvironment(flags.endpoint, environment);
   if (flags.tokenizer.has_value() != flags.endpoint.endpoint.has_value()) return absl::OkStatus();
   return absl::InvalidArgumentError("give exactly one of --tokenizer DIR and --endpoint HOST:PORT");
 }
@@ -184,7 +186,7 @@ int TokenizeCommand(absl::Span<const std::string> arguments, Environment& enviro
                   "stands for.",
                   &offsets);
   if (const std::optional<int> exit = ParseOrExit(flags, arguments, environment)) return *exit;
-  absl::Status usage = CheckSource(source);
+  absl::Status usage = CheckSource(environment, source);
   if (usage.ok() && parse_special && no_parse_special) {
     usage =
         absl::InvalidArgumentError("--parse_special and --no_parse_special contradict each other");
@@ -217,7 +219,7 @@ int DetokenizeCommand(absl::Span<const std::string> arguments, Environment& envi
   flags.Section("Text");
   flags.AddSwitch("skip_special", "Leaves out special tokens.", &skip_special);
   if (const std::optional<int> exit = ParseOrExit(flags, arguments, environment)) return *exit;
-  if (const absl::Status usage = CheckSource(source); !usage.ok()) {
+  if (const absl::Status usage = CheckSource(environment, source); !usage.ok()) {
     return FailUsage(flags.command(), usage, environment);
   }
   absl::StatusOr<std::unique_ptr<TextCodec>> codec = OpenCodec(source, environment);

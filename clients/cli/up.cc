@@ -27,6 +27,8 @@
 #include "services/process/log.h"
 #include "services/process/log_format.h"
 #include "services/rpc/transport.h"
+#include "services/security/token_file.h"
+#include "services/tokenizer/chat_template.h"
 #include "services/tokenizer/tokenizer.h"
 
 namespace sluice {
@@ -37,18 +39,24 @@ namespace fs = std::filesystem;
 // What ending itself takes the orchestrator once its calls have ended.
 constexpr absl::Duration kEnd = absl::Seconds(1);
 
+// Whom clients with the key of --api_key are served for.
+constexpr char kKeyTenant[] = "default";
+
 struct Plan {
   std::unique_ptr<SocketFolder> sockets;
   std::string address;
   std::string health;        // the orchestrator's own, which no other process can have
   std::string http_address;  // empty: no gateway
   std::string demo_page;     // its address with the token for demonstrations; empty: none
+  std::string api_key;       // that clients have to show; empty: another arrangement
   std::vector<ProcessSpec> processes;
 };
 
 // A folder without a tokenizer serves token ids; one that can't be read serves nothing.
-absl::Status CheckTokenizer(const std::string& folder) {
-  const absl::Status status = Tokenizer::Load(folder).status();
+absl::Status CheckTokenizer(const std::string& folder, const std::string& chat_template) {
+  const absl::Status usable = CheckChatTemplate(chat_template);
+  if (!usable.ok()) return usable;
+  const absl::Status status = Tokenizer::Load(folder, chat_template).status();
   return absl::IsNotFound(status) ? absl::OkStatus() : status;
 }
 
@@ -90,7 +98,9 @@ absl::StatusOr<Model> LoadModel(const ModelFlags& flags, const Environment& envi
   const absl::StatusOr<WeightSource> weights = WeightSource::Open(*folder, *config);
   if (!weights.ok()) return weights.status();
   absl::Status status = CheckModelFiles(*folder, *config).status();
-  if (status.ok()) status = CheckTokenizer(*folder);
+  if (status.ok()) {
+    status = CheckTokenizer(*folder, flags.values.Get<std::string>("chat_template"));
+  }
   if (!status.ok()) return status;
   absl::StatusOr<std::optional<ModelConfig>> draft = LoadDraftModel(flags, *folder, *config);
   if (!draft.ok()) return draft.status();
@@ -130,11 +140,27 @@ absl::StatusOr<std::string> MakeDemoToken(const std::string& path) {
   return absl::UnavailableError(absl::StrCat("cannot write ", path));
 }
 
-absl::StatusOr<Plan> MakePlan(const ModelFlags& flags, const Environment& environment) {
+// The one API key as a file of tokens, which holds its hash.
+absl::Status UseApiKey(const std::string& folder, OptionValues& values) {
+  const std::string path = absl::StrCat(folder, "/tokens");
+  const absl::StatusOr<std::string> line =
+      TokenLine(values.Get<std::string>("api_key"), kKeyTenant);
+  if (!line.ok()) return line.status();
+  if (const absl::Status added = AppendTokenLine(path, *line); !added.ok()) return added;
+  values.Put("tokens", path);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Plan> MakePlan(ModelFlags flags, const Environment& environment) {
   absl::StatusOr<Model> model = LoadModel(flags, environment);
   if (!model.ok()) return model.status();
   absl::StatusOr<Plan> plan = ReservePlaces(flags.values, environment);
   if (!plan.ok()) return plan.status();
+  if (flags.values.IsGiven("api_key")) {
+    const absl::Status used = UseApiKey(plan->sockets->path(), flags.values);
+    if (!used.ok()) return used;
+    plan->api_key = flags.values.Get<std::string>("api_key");
+  }
   std::string demo_token_file;
   if (flags.values.Get<bool>("demo")) {
     demo_token_file = absl::StrCat(plan->sockets->path(), "/demo-token");
@@ -144,7 +170,7 @@ absl::StatusOr<Plan> MakePlan(const ModelFlags& flags, const Environment& enviro
     plan->demo_page =
         absl::StrCat(https ? "https://" : "http://", plan->http_address, "/#demo=", *token);
   }
-  plan->processes =
+  absl::StatusOr<std::vector<ProcessSpec>> processes =
       PlanProcesses({.bin_folder = fs::path(environment.executable).parent_path().string(),
                      .socket_folder = plan->sockets->path(),
                      .model_folder = std::move(model->folder),
@@ -157,17 +183,20 @@ absl::StatusOr<Plan> MakePlan(const ModelFlags& flags, const Environment& enviro
                      .flags = flags,
                      .draft_config = model->draft},
                     model->config, model->shards);
+  if (!processes.ok()) return processes.status();
+  plan->processes = *std::move(processes);
   return plan;
 }
 
 // How much the pool holds is known once it is there. A pipeline that is lost again by now, or asks
 // its clients for more than this one has, says nothing.
-void LogPool(const std::string& address, Environment& environment) {
+void LogPool(const Plan& plan, Environment& environment) {
+  const std::string& address = plan.address;
   const absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = DialPublic(address);
   if (!channel.ok()) return;
   // Asks once: who waits here replaces nothing that has ended.
   Client client(address, {*channel}, environment.interrupt,
-                {.connect_timeout = absl::ZeroDuration()});
+                {.token = plan.api_key, .connect_timeout = absl::ZeroDuration()});
   const absl::StatusOr<std::string> pool = PoolText(client);
   if (!pool.ok() || pool->empty()) return;
   Log(LogLevel::kInfo, "up", "pipeline-ready", {{"note", *pool}});
@@ -219,7 +248,7 @@ int Serve(const Plan& plan, absl::Duration drain, absl::Duration hang_timeout,
               environment.out << "http " << plan.http_address << std::endl;
             }
             if (!plan.demo_page.empty()) environment.out << "demo " << plan.demo_page << std::endl;
-            LogPool(plan.address, environment);
+            LogPool(plan, environment);
           },
       .stopped_first = "orchestrator",
       .stopped_first_grace = drain,
@@ -240,6 +269,11 @@ int UpCommand(absl::Span<const std::string> arguments, Environment& environment)
       "folder of TMPDIR.");
   AddModelFlags(flags, &up_flags);
   if (const std::optional<int> exit = ParseOrExit(flags, arguments, environment)) return *exit;
+  const bool has_keys =
+      up_flags.values.IsGiven("api_key") || !up_flags.values.Get<std::string>("tokens").empty();
+  if (!has_keys && !environment.api_key.empty()) {
+    up_flags.values.Put("api_key", environment.api_key);
+  }
   if (const absl::Status usage = CheckUpFlags(up_flags); !usage.ok()) {
     return FailUsage(flags.command(), usage, environment);
   }

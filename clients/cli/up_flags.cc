@@ -2,6 +2,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "services/messages/metadata.h"
 #include "services/security/credentials.h"
 #include "services/telemetry/telemetry_flags.h"
 #include "services/telemetry/telemetry_options.h"
@@ -13,19 +14,41 @@ PublicListener ListenerOf(const OptionValues& values) {
   return {.tls = {.certificate = values.Get<std::string>("tls_cert"),
                   .key = values.Get<std::string>("tls_key"),
                   .authority = values.Get<std::string>("tls_ca")},
-          .tokens = !values.Get<std::string>("tokens").empty(),
+          .tokens = !values.Get<std::string>("tokens").empty() || values.IsGiven("api_key"),
           .insecure = values.Get<bool>("insecure_public")};
 }
 
-absl::Status CheckGateway(const OptionValues& values) {
-  if (!values.IsGiven("http_port")) {
-    if (!values.Get<bool>("demo")) return absl::OkStatus();
-    return absl::InvalidArgumentError("--demo is about the page, which needs --http_port");
+// What is the gateway's is refused where there is none, rather than without effect.
+absl::Status CheckGatewayIsThere(const OptionValues& values) {
+  const auto needs = [](const char* name) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", name, " is about HTTP, which needs --http_port"));
+  };
+  if (values.Get<bool>("demo")) return needs("demo");
+  if (values.IsGiven("cors_origin")) return needs("cors_origin");
+  if (values.IsGiven("tool_parser")) return needs("tool_parser");
+  if (values.IsGiven("max_body_mib")) return needs("max_body_mib");
+  return absl::OkStatus();
+}
+
+absl::Status CheckKeys(const OptionValues& values) {
+  if (!values.IsGiven("api_key")) return absl::OkStatus();
+  if (!values.Get<std::string>("tokens").empty()) {
+    return absl::InvalidArgumentError("--api_key and --tokens were both given; choose one");
   }
+  const std::string key = values.Get<std::string>("api_key");
+  if (!key.empty() && IsMetadataValue(key)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--api_key: the key is empty, or has a character that is not printable ASCII");
+}
+
+absl::Status CheckGateway(const OptionValues& values) {
+  if (!values.IsGiven("http_port")) return CheckGatewayIsThere(values);
   const PublicListener listener = ListenerOf(values);
   if (listener.tls.authority.empty() || listener.tokens) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      "--http_port: over HTTP clients come with tokens, not with certificates: set --tokens");
+      "--http_port: over HTTP clients come with tokens, not with certificates: set --tokens or "
+      "--api_key");
 }
 
 }  // namespace
@@ -33,6 +56,7 @@ absl::Status CheckGateway(const OptionValues& values) {
 absl::Status CheckUpFlags(const ModelFlags& flags) {
   if (absl::Status status = CheckModelFlags(flags); !status.ok()) return status;
   if (absl::Status status = CheckGateway(flags.values); !status.ok()) return status;
+  if (absl::Status status = CheckKeys(flags.values); !status.ok()) return status;
   const absl::Status telemetry =
       MakeTelemetryOptions("up", TelemetryFlagsOf(flags.values), ProcessEnvironment()).status();
   if (!telemetry.ok()) return telemetry;

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
@@ -52,13 +53,21 @@ std::string LimitText(const v1::Finished& finished) {
 }
 
 absl::StatusOr<std::unique_ptr<EventPrinter>> MakePrinter(Client& client, const RequestFlags& flags,
-                                                          int num_sequences,
+                                                          const v1::GenerateRequest& request,
                                                           Environment& environment) {
-  if (flags.json) return MakeJsonPrinter(environment.out, flags.logprobs.has_value());
+  const bool shows_tokens = flags.json && (request.has_logprobs() || request.has_prompt_logprobs());
+  if (flags.json && !shows_tokens) return MakeJsonPrinter(environment.out, {});
   const absl::StatusOr<v1::GetModelResponse> model = client.GetModel();
   if (!model.ok()) return model.status();
+  if (shows_tokens) {
+    absl::StatusOr<std::vector<std::string>> texts = std::vector<std::string>();
+    if (model->has_tokenizer()) texts = client.GetTokenTexts();
+    if (!texts.ok()) return texts.status();
+    return MakeJsonPrinter(environment.out,
+                           {.logprobs = request.has_logprobs(), .token_texts = *std::move(texts)});
+  }
   return MakeTextPrinter(environment.out, {.has_tokenizer = model->has_tokenizer(),
-                                           .num_sequences = num_sequences,
+                                           .num_sequences = NumReturned(request),
                                            .terminal = environment.out_is_terminal});
 }
 
@@ -67,7 +76,7 @@ absl::StatusOr<std::unique_ptr<EventPrinter>> MakePrinter(Client& client, const 
 int WriteRequest(Client& client, const v1::GenerateRequest& request, const RequestFlags& flags,
                  Environment& environment) {
   const absl::StatusOr<std::unique_ptr<EventPrinter>> printer =
-      MakePrinter(client, flags, NumReturned(request), environment);
+      MakePrinter(client, flags, request, environment);
   if (!printer.ok()) return Fail(printer.status(), environment);
 
   Times times{.start = absl::Now()};
@@ -85,7 +94,7 @@ int WriteRequest(Client& client, const v1::GenerateRequest& request, const Reque
                       });
   times.end = absl::Now();
   if (!status.ok()) {
-    if (environment.out_is_terminal) environment.out << std::endl;
+    (*printer)->Abort();
     return Fail(status, environment);
   }
   if (!flags.json) environment.err << Summary(finished, times) << LimitText(finished) << std::endl;

@@ -14,6 +14,7 @@
 #include "hwy/highway.h"
 #include "kernels/cpu/attention_softmax-inl.h"
 #include "kernels/cpu/attention_tile-inl.h"
+#include "kernels/cpu/attention_transpose-inl.h"
 // clang-format on
 
 #ifndef SLUICE_KERNELS_CPU_ATTENTION_SIZES_
@@ -26,18 +27,31 @@ struct AttentionSizes {
 
   explicit AttentionSizes(const KvPoolSpec& spec)
       : chunks(kBlocksPerRun * ((spec.block_size + kChunk - 1) / kChunk)),
-        values((spec.head_dim + 15) / 16 * 16) {}
+        keys((spec.head_dim + 15) / 16 * 16),
+        values((spec.value_dim() + 15) / 16 * 16),
+        transposed(TransposedFloats(spec)) {}
 
   // Queries, weights and what to rescale of a bundle.
-  int64_t BundleWork() const { return kBundle * (values + chunks * kChunk) + kPaddedBundle; }
+  int64_t BundleWork() const { return kBundle * (keys + chunks * kChunk) + kPaddedBundle; }
   // Sums, maxima and totals.
   int64_t BundleState() const { return kBundle * values + 2 * kPaddedBundle; }
   int64_t TaskState() const { return kBundles * BundleState(); }
-  // Of a worker: a split at work, and what is merged already.
-  int64_t Scratch() const { return kBundles * BundleWork() + 2 * TaskState(); }
+  // Of a worker: a split at work, what is merged already, and the transposed keys of a run.
+  int64_t Scratch() const { return kBundles * BundleWork() + 2 * TaskState() + transposed; }
 
-  int64_t chunks;  // of a run
-  int64_t values;  // of a head, padded
+  int64_t chunks;      // of a run
+  int64_t keys;        // elements of a key, padded
+  int64_t values;      // of a value, padded
+  int64_t transposed;  // of a run's keys in the latent layout; 0 where the pool has them transposed
+
+ private:
+  // A vector of positions may reach past the last block's end.
+  static int64_t TransposedFloats(const KvPoolSpec& spec) {
+    if (!spec.is_latent()) return 0;
+    const int64_t bytes =
+        kBlocksPerRun * int64_t{1} * spec.block_size * spec.head_dim * SizeOf(spec.dtype);
+    return (bytes + 63) / 64 * 16 + kChunk;
+  }
 };
 
 }  // namespace sluice
@@ -76,6 +90,8 @@ class AttentionWorker {
         out_(out),
         sizes_(pool.spec()),
         head_dim_(pool.spec().head_dim),
+        value_dim_(pool.spec().value_dim()),
+        is_latent_(pool.spec().is_latent()),
         block_size_(pool.spec().block_size),
         group_(q.cols / head_dim_ / pool.spec().num_kv_heads) {}
 
@@ -86,6 +102,7 @@ class AttentionWorker {
     Bundle bundles[AttentionSizes::kBundles];
     Start(task, scratch, bundles);
     float* const merged = scratch + AttentionSizes::kBundles * sizes_.BundleWork();
+    auto* const transposed = reinterpret_cast<T*>(merged + 2 * sizes_.TaskState());
     for (int64_t split = task.splits.begin; split < task.splits.end; ++split) {
       const int64_t index = split - task.splits.begin;
       const bool is_last = split + 1 == task.splits.end;
@@ -94,7 +111,7 @@ class AttentionWorker {
       float* const state = states != nullptr ? states + index * sizes_.TaskState()
                            : index == 0      ? merged
                                              : merged + sizes_.TaskState();
-      RunSplit({task, split}, then, state, bundles);
+      RunSplit({task, split}, then, state, bundles, transposed);
       if (states == nullptr && index > 0) MergeSplit({task, split}, state, merged);
     }
     if (states == nullptr) Finish(task, merged);
@@ -115,8 +132,8 @@ class AttentionWorker {
   int64_t Row(const AttentionTask& task, int64_t query) const {
     return task.segment->first_row + (task.first + query) / group_;
   }
-  int64_t Column(const AttentionTask& task, int64_t query) const {
-    return (task.kv_head * group_ + (task.first + query) % group_) * head_dim_;
+  int64_t Head(const AttentionTask& task, int64_t query) const {
+    return task.kv_head * group_ + (task.first + query) % group_;
   }
   int64_t FirstSeen(int64_t position) const {
     return FirstSeenPosition(position, options_.window, options_.chunk);
@@ -150,7 +167,10 @@ class AttentionWorker {
       const int32_t id = pool_.BlockOf(*part.task.segment, block * block_size_);
       run.keys[b] = pool_.Keys<T>(layer_, id, part.task.kv_head);
       run.values[b] = pool_.Values<T>(layer_, id, part.task.kv_head);
-      if constexpr (kIsFp8<T>) run.scales[b] = pool_.Scales(layer_, id, part.task.kv_head);
+      if constexpr (kIsFp8<T>) {
+        run.key_scales[b] = pool_.Scales(layer_, id, part.task.kv_head);
+        run.value_scales[b] = run.key_scales[b] + (is_latent_ ? 0 : block_size_);
+      }
     }
     return run;
   }
@@ -186,15 +206,16 @@ class AttentionWorker {
       bundles->q = bundles->weights + kBundle * sizes_.chunks * kChunk;
       for (int64_t i = 0; i < bundles->size; ++i) {
         bundles->query_position[i] = Position(task, first + i);
-        const float* from = q_.Row(Row(task, first + i)) + Column(task, first + i);
+        const float* from = q_.Row(Row(task, first + i)) + Head(task, first + i) * head_dim_;
         for (int64_t e = 0; e < head_dim_; ++e) bundles->q[e * bundles->size + i] = from[e];
       }
       scratch += sizes_.BundleWork();
     }
   }
 
-  void RunSplit(const SplitOfTask& part, const SplitOfTask& then, float* states,
-                Bundle* bundles) const {
+  // `transposed` has room for the keys of a run in the latent layout.
+  void RunSplit(const SplitOfTask& part, const SplitOfTask& then, float* states, Bundle* bundles,
+                T* transposed) const {
     const int64_t num_bundles = Bundles(part.task.count).count;
     for (int64_t b = 0; b < num_bundles; ++b) {
       bundles[b].state = State(states, b);
@@ -209,6 +230,7 @@ class AttentionWorker {
       runs.now = runs.next;
       runs.next = first + kBlocksPerRun <= last ? RunAt(part, first + kBlocksPerRun)
                                                 : RunAt(then, FirstRun(then));
+      if (is_latent_) TransposeKeys(head_dim_, block_size_, transposed, &runs.now);
       AddRun(part, runs, first, {bundles, static_cast<size_t>(num_bundles)});
     }
   }
@@ -273,15 +295,11 @@ class AttentionWorker {
       const BundleState state = State(states, query / of_bundle);
       const int64_t i = query % of_bundle;
       const float* sums = state.sums + i * sizes_.values;
-      float* to = out_.Row(Row(task, query)) + Column(task, query);
+      float* to = out_.Row(Row(task, query)) + Head(task, query) * value_dim_;
       // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): `states` is scratch of this worker
-      for (int64_t e = 0; e < head_dim_; ++e) to[e] = sums[e] / state.total[i];
+      for (int64_t e = 0; e < value_dim_; ++e) to[e] = sums[e] / state.total[i];
       if (options_.sinks != nullptr) AddSink(Head(task, query), state, i, to);
     }
-  }
-
-  int64_t Head(const AttentionTask& task, int64_t query) const {
-    return task.kv_head * group_ + (task.first + query) % group_;
   }
 
   // The sink's part of the softmax has no value, so that the others' shrinks.
@@ -293,7 +311,7 @@ class AttentionWorker {
                          HWY_ATTR { return hn::GetLane(Exp(d, hn::Set(d, score - largest))); };
     const float seen = state.total[i] * exp(maximum);
     const float part = seen / (seen + exp(sink));
-    for (int64_t e = 0; e < head_dim_; ++e) to[e] *= part;
+    for (int64_t e = 0; e < value_dim_; ++e) to[e] *= part;
   }
 
   const MatrixView q_;
@@ -303,6 +321,8 @@ class AttentionWorker {
   const MatrixView out_;
   const AttentionSizes sizes_;
   const int64_t head_dim_;
+  const int64_t value_dim_;
+  const bool is_latent_;
   const int64_t block_size_;
   const int64_t group_;
 };
@@ -368,7 +388,8 @@ void PagedAttention(CpuContext& context, MatrixView q, const CpuKvPool& pool, in
   const int64_t kv_width = int64_t{1} * spec.num_kv_heads * spec.head_dim;
   SLUICE_CHECK(0 <= layer && layer < spec.num_layers && options.window >= 0);
   SLUICE_CHECK(options.softcap >= 0);
-  SLUICE_CHECK(q.cols % kv_width == 0 && q.rows == out.rows && q.cols == out.cols);
+  SLUICE_CHECK(q.cols % kv_width == 0 && q.rows == out.rows);
+  SLUICE_CHECK(out.cols == q.cols / spec.head_dim * spec.value_dim());
   for (const AttentionSegment& segment : context.step.segments()) {
     SLUICE_CHECK(segment.first_row + segment.num_rows <= q.rows);
   }

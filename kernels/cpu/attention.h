@@ -6,6 +6,9 @@
 // blocks, counted from the split's first, are taken one after another, the running maximum and sum
 // rescaled once per run; values are added in order of position. Splits are then merged in ascending
 // order, a product with the rescaled later one fused into the addition.
+//
+// In the latent layout the keys of a run are transposed first, once for all queries of a task: from
+// there on they are as in the other layout, and so are the bits.
 #pragma once
 
 #include "kernels/backend.h"

@@ -34,7 +34,7 @@ struct BundleState {
 // A bundle at work on a split, in scratch memory, 64-byte aligned.
 struct Bundle {
   int64_t size;        // queries
-  int64_t head_dim;    // D
+  int64_t head_dim;    // D: elements of a key, and of what a position of the values takes
   int64_t block_size;  // positions
   int64_t values;      // elements between two rows of `sums`
   int64_t query_position[kBundle];

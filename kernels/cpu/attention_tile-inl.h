@@ -31,7 +31,9 @@ struct BlockRun {
   int64_t count;  // up to the last that a query sees
   const T* keys[kBlocksPerRun];
   const T* values[kBlocksPerRun];
-  const uint16_t* scales[kBlocksPerRun];  // FP8: CpuKvPool::Scales; unspecified otherwise
+  // FP8: of each position, from CpuKvPool::Scales; unspecified otherwise.
+  const uint16_t* key_scales[kBlocksPerRun];
+  const uint16_t* value_scales[kBlocksPerRun];
 };
 
 // A run, and the one that follows, which is fetched ahead: blocks lie far apart, so the processor
@@ -107,7 +109,7 @@ void ScoreBlocks(const Bundle& bundle, const BlockRuns<T>& runs, int64_t block, 
       for (int b = 0; b < kBlocks; ++b) {
         float* const to = bundle.Weights(i, chunk + b * bundle.ChunksOfBlock());
         if constexpr (kIsFp8<T>) {
-          sums[i][b] = hn::Mul(sums[i][b], LoadWide(d, runs.now.scales[block + b] + position));
+          sums[i][b] = hn::Mul(sums[i][b], LoadWide(d, runs.now.key_scales[block + b] + position));
         }
         hn::Store(hn::Mul(sums[i][b], hn::Set(d, scale)), d, to + position % kChunk);
       }
@@ -160,7 +162,7 @@ void AddColumns(const Bundle& bundle, int64_t first, const BlockRuns<T>& runs, S
         FetchForNextRun(runs.next.values[block] + at + v * lanes);
         values[v] = LoadWide(d, runs.now.values[block] + at + v * lanes);
         if constexpr (kIsFp8<T>) {
-          const uint16_t scale = runs.now.scales[block][bundle.block_size + j];
+          const uint16_t scale = runs.now.value_scales[block][j];
           values[v] = hn::Mul(values[v], hn::Set(d, FloatFromBFloat16(scale)));
         }
       }

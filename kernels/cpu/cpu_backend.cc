@@ -24,6 +24,7 @@
 #include "kernels/cpu/softmax.h"
 #include "kernels/cpu/top_k.h"
 #include "kernels/host_rank_group.h"
+#include "kernels/latent_ops.h"
 
 namespace sluice {
 namespace {
@@ -40,7 +41,7 @@ NumaLayout LayoutOf(int num_threads, const std::vector<int>& cpus) {
   return NumaLayout::OfPinnedWorkers(num_threads, nodes);
 }
 
-class CpuBackend final : public Backend {
+class CpuBackend final : public Backend, private LatentOps {
  public:
   explicit CpuBackend(const CpuBackendOptions& options)
       : context_(options.num_threads,
@@ -94,6 +95,7 @@ class CpuBackend final : public Backend {
     return HostRankGroup::Create(spec, *this);
   }
 
+  LatentOps* latents() override { return this; }
   ExpertOps* experts() override { return &experts_; }
 
   void BeginStep(absl::Span<const AttentionSegment> segments, int64_t rows) override {
@@ -183,6 +185,22 @@ class CpuBackend final : public Backend {
   }
 
  private:
+  void GemmOfHeads(const HeadColumns& x, absl::Span<const PackedMatrix* const> weights,
+                   const HeadColumns& out) override {
+    sluice::GemmOfHeads(context_, x, weights, out);
+  }
+
+  void ReserveForGemmOfHeads(absl::Span<const PackedMatrix* const> weights,
+                             int64_t max_rows) override {
+    sluice::ReserveGemmOfHeads(context_, weights, max_rows);
+  }
+
+  void PrepareLatentAttention(MatrixView q, MatrixView kv, const LatentParams& params, int layer,
+                              KvPool& pool, MatrixView queries) override {
+    sluice::PrepareLatentAttention(context_, q, kv, params, layer, static_cast<CpuKvPool&>(pool),
+                                   queries);
+  }
+
   CpuContext context_;
   CpuExperts experts_{context_};
   const std::string name_ =

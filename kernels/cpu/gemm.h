@@ -9,6 +9,7 @@
 #include "kernels/backend.h"
 #include "kernels/cpu/context.h"
 #include "kernels/cpu/packed_matrix.h"
+#include "kernels/latent_ops.h"
 
 namespace sluice {
 
@@ -16,7 +17,13 @@ namespace sluice {
 void Gemm(CpuContext& context, MatrixView x, const CpuPackedMatrix& weights, MatrixView out,
           const GemmEpilogue& epilogue);
 
+// LatentOps::GemmOfHeads.
+void GemmOfHeads(CpuContext& context, const HeadColumns& x,
+                 absl::Span<const PackedMatrix* const> weights, const HeadColumns& out);
+
 // Allocates what products of up to `max_rows` rows with `weights` take.
 void ReserveGemm(CpuContext& context, const CpuPackedMatrix& weights, int64_t max_rows);
+void ReserveGemmOfHeads(CpuContext& context, absl::Span<const PackedMatrix* const> weights,
+                        int64_t max_rows);
 
 }  // namespace sluice

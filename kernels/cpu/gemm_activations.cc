@@ -280,19 +280,25 @@ OperandSize SizeOfOperand(const CpuPackedMatrix& weights, int64_t rows) {
 
 }  // namespace
 
-void ReserveActivations(CpuContext& context, const CpuPackedMatrix& weights, int64_t max_rows) {
+size_t BytesOfActivations(const CpuPackedMatrix& weights, int64_t rows) {
+  size_t floats = 0;
   switch (weights.kernel().activations) {
     case ActivationLayout::kFloats:
-      return;
+      break;
     case ActivationLayout::kRoundedFloats:
-      context.operand.Reserve(max_rows * weights.num_inputs());
-      return;
+      floats = rows * weights.num_inputs();
+      break;
     case ActivationLayout::kBFloat16Tiles:
     case ActivationLayout::kBFloat16Blocks:
-      const OperandSize size = SizeOfOperand(weights, max_rows);
-      context.operand.Reserve(size.pairs + size.sums);
-      if (IsTiled(weights)) context.scratch.Reserve(weights.padded_slice_depth());
+      const OperandSize size = SizeOfOperand(weights, rows);
+      floats = size.pairs + size.sums;
   }
+  return (floats * sizeof(float) + 63) / 64 * 64;
+}
+
+void ReserveActivations(CpuContext& context, const CpuPackedMatrix& weights, int64_t max_rows) {
+  context.operand.Reserve(BytesOfActivations(weights, max_rows) / sizeof(float));
+  if (IsTiled(weights)) context.scratch.Reserve(weights.padded_slice_depth());
 }
 
 size_t GroupBytes(const CpuPackedMatrix& weights, int64_t count) {
@@ -404,6 +410,13 @@ GemmActivations PrepareActivations(CpuContext& context, MatrixView x,
   GemmActivations activations;
   PrepareGroups(context, {{.x = x, .count = x.rows, .weights = &weights}}, {&activations, 1});
   return activations;
+}
+
+GemmActivations PrepareActivations(CpuContext& context, MatrixView x,
+                                   const CpuPackedMatrix& weights, std::byte* memory) {
+  const GroupFill fill = FillOf({.x = x, .count = x.rows, .weights = &weights}, memory);
+  RunFills(context, {&fill, 1}, fill.NumTasks());
+  return ActivationsOf(fill);
 }
 
 MatrixView AsMultiplied(CpuContext& context, MatrixView x, const CpuPackedMatrix& weights,

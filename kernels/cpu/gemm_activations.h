@@ -1,6 +1,7 @@
 // The activations of a product as its kernel reads them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "kernels/backend.h"
@@ -22,6 +23,11 @@ struct GemmActivations {
 GemmActivations PrepareActivations(CpuContext& context, MatrixView x,
                                    const CpuPackedMatrix& weights);
 
+// The same in memory of the caller, 64-byte aligned, of BytesOfActivations(), which is a multiple
+// of 64: valid as long as that.
+GemmActivations PrepareActivations(CpuContext& context, MatrixView x,
+                                   const CpuPackedMatrix& weights, std::byte* memory);
+size_t BytesOfActivations(const CpuPackedMatrix& weights, int64_t rows);
 // Some rows of a matrix that are multiplied with one of several weights.
 struct RowGroup {
   MatrixView x;

@@ -4,6 +4,14 @@
 #include <optional>
 
 namespace sluice {
+namespace {
+
+// Formats that the portable kernel multiplies on every machine.
+bool IsMultipliedPortably(WeightFormat format) {
+  return format == WeightFormat::kF32 || HasZeroPoints(format);
+}
+
+}  // namespace
 
 #if defined(__x86_64__)
 namespace {
@@ -31,8 +39,8 @@ const GemmKernel& AmxGemmKernel(WeightFormat format) {
   static const auto& kernels = *[] {
     auto* const made = new std::array<std::optional<GemmKernel>, kNumWeightFormats>;
     for (const WeightFormatTraits& traits : kWeightFormats) {
-      const bool is_native = traits.on_cpu == traits.format && traits.format != WeightFormat::kF32;
-      if (!is_native) continue;
+      const bool is_native = traits.on_cpu == traits.format;
+      if (!is_native || IsMultipliedPortably(traits.format)) continue;
       (*made)[IndexOf(traits.format)].emplace(
           OnTiles(OfVectors(traits.format), AmxMultiply(traits.format)));
     }
@@ -46,7 +54,7 @@ const GemmKernel& AmxGemmKernel(WeightFormat format) {
 
 const GemmKernel& GemmKernelFor(InstructionSet set, WeightFormat format) {
 #if defined(__x86_64__)
-  if (format != WeightFormat::kF32) {
+  if (!IsMultipliedPortably(format)) {
     if (set == InstructionSet::kAmxBf16) return AmxGemmKernel(format);
     if (set == InstructionSet::kAvx512Bf16) return OfVectors(format);
   }

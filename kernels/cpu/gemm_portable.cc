@@ -6,6 +6,8 @@
 //   INT6, INT4 the same with the bytes of kernels/weight_format.h: byte i of an output's group at
 //              i * width + n
 //   FP8        as INT8, with the codes of q
+//   INT4_ZP, INT8_ZP, and in groups of 128: per group a word per output (kernels/affine_word.h), then
+//              the bytes of kernels/weight_format.h, as in INT4 and INT8
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -248,6 +250,72 @@ void MultiplyQuantized(const SliceRun& run) {
   }
 }
 
+// Codes of the formats with zero points: numbers less their zero point, as integers.
+struct Int4Zp {
+  static constexpr int64_t kInputs = 2, kBytes = 1;
+
+  template <class D32>
+  HWY_INLINE static void Unpack(D32 d32, const std::byte* row, hn::Vec<D32> zero,
+                                hn::Vec<D32>* numbers) {
+    const hn::Rebind<uint8_t, D32> d8;
+    const auto both = hn::PromoteTo(d32, hn::LoadU(d8, reinterpret_cast<const uint8_t*>(row)));
+    numbers[0] = hn::Sub(hn::And(both, hn::Set(d32, 15)), zero);
+    numbers[1] = hn::Sub(hn::ShiftRight<4>(both), zero);
+  }
+};
+
+struct Int8Zp {
+  static constexpr int64_t kInputs = 1, kBytes = 1;
+
+  template <class D32>
+  HWY_INLINE static void Unpack(D32 d32, const std::byte* row, hn::Vec<D32> zero,
+                                hn::Vec<D32>* numbers) {
+    const hn::Rebind<uint8_t, D32> d8;
+    const auto number = hn::PromoteTo(d32, hn::LoadU(d8, reinterpret_cast<const uint8_t*>(row)));
+    numbers[0] = hn::Sub(number, zero);
+  }
+};
+
+// One group as floats [kGroup, width]; returns where the next one begins. The outputs of a vector
+// keep their scales and zero points in registers.
+template <class Code, int64_t kGroup>
+const std::byte* UnpackAffineGroup(const std::byte* w, int64_t width, float* to) {
+  const FloatTag d;
+  const hn::Rebind<int32_t, FloatTag> d32;
+  const auto* words = reinterpret_cast<const int32_t*>(w);
+  w += width * sizeof(uint32_t);
+  for (int64_t n = 0; n < width; n += hn::Lanes(d)) {
+    const auto word = hn::LoadU(d32, words + n);
+    const auto scale = hn::BitCast(d, hn::And(word, hn::Set(d32, ~0xff)));
+    const auto zero = hn::And(word, hn::Set(d32, 0xff));
+    const std::byte* row = w + n;
+    float* out = to + n;
+    for (int64_t k = 0; k < kGroup; k += Code::kInputs, row += Code::kBytes * width) {
+      hn::Vec<decltype(d32)> numbers[Code::kInputs];
+      Code::Unpack(d32, row, zero, numbers);
+      for (int64_t i = 0; i < Code::kInputs; ++i, out += width) {
+        hn::Store(hn::Mul(hn::ConvertTo(d, numbers[i]), scale), d, out);
+      }
+    }
+  }
+  return w + kGroup / Code::kInputs * Code::kBytes * width;
+}
+
+template <class Code, int64_t kGroup>
+void MultiplyAffine(const SliceRun& run) {
+  constexpr int64_t kStep = kUnpackedBytes / (kPanelWidth * static_cast<int64_t>(sizeof(float)));
+  static_assert(kStep % kGroup == 0);
+  auto* unpacked = reinterpret_cast<float*>(run.unpacked);
+  const std::byte* w = run.w;
+  for (int64_t k = 0; k < run.depth; k += kStep) {
+    const int64_t depth = std::min(kStep, run.depth - k);
+    for (int64_t i = 0; i < depth; i += kGroup) {
+      w = UnpackAffineGroup<Code, kGroup>(w, run.width, unpacked + i * run.width);
+    }
+    AddRows(RunFrom<float>(run, k, depth, unpacked), run.rows);
+  }
+}
+
 // GemmKernel::multiply of a format that the CPU multiplies.
 MultiplySlice* MultiplyOf(WeightFormat format) {
   switch (format) {
@@ -263,6 +331,14 @@ MultiplySlice* MultiplyOf(WeightFormat format) {
       return MultiplyQuantized<Int4>;
     case WeightFormat::kFp8:
       return MultiplyQuantized<Fp8>;
+    case WeightFormat::kInt4Zp:
+      return MultiplyAffine<Int4Zp, 32>;
+    case WeightFormat::kInt8Zp:
+      return MultiplyAffine<Int8Zp, 32>;
+    case WeightFormat::kInt4ZpG128:
+      return MultiplyAffine<Int4Zp, 128>;
+    case WeightFormat::kInt8ZpG128:
+      return MultiplyAffine<Int8Zp, 128>;
     default:
       return nullptr;
   }
@@ -290,16 +366,17 @@ void PackPlain(const PackRun& run) {
   }
 }
 
-// The codes of a group follow its scale.
+// The codes of a group follow its scale, or its word.
 template <WeightFormat kFormat>
 void PackQuantized(const PackRun& run) {
   constexpr int64_t kGroupBytes = TraitsOf(kFormat).group_bytes;
+  constexpr int64_t kScaleBytes = HasZeroPoints(kFormat) ? 4 : 2;
   std::byte* out = run.out;
-  for (int64_t group = 0; group < run.depth / kWeightGroup; ++group) {
+  for (int64_t group = 0; group < run.depth / TraitsOf(kFormat).group; ++group) {
     for (int64_t n = 0; n < run.outputs; ++n) {
       const std::byte* from = run.rows + n * run.row_bytes + group * kGroupBytes;
-      std::memcpy(out + 2 * n, from, 2);
-      for (int64_t i = 2; i < kGroupBytes; ++i) out[i * run.width + n] = from[i];
+      std::memcpy(out + kScaleBytes * n, from, kScaleBytes);
+      for (int64_t i = kScaleBytes; i < kGroupBytes; ++i) out[i * run.width + n] = from[i];
     }
     out += kGroupBytes * run.width;
   }

@@ -3,9 +3,10 @@
 // For every layer, block and KV head the pool holds the keys transposed, [D, block_size], and then
 // the values, [block_size, D]: attention finds neighbouring positions of a key element, and
 // neighbouring elements of a value, side by side. In FP8 the scales of both lie behind them,
-// [block_size] each. Nothing is padded, so that a block takes what a budget counts. A vector that
-// begins within a block may therefore reach past its end: into memory of the pool whatever block it
-// is, and what it finds there counts for nothing. Memory is only reserved.
+// [block_size] each. In the latent layout a block is the vectors of its positions, [block_size, D],
+// and in FP8 their scales [block_size]. Nothing is padded, so that a block takes what a budget
+// counts. A vector that begins within a block may therefore reach past its end: into memory of the
+// pool whatever block it is, and what it finds there counts for nothing. Memory is only reserved.
 //
 // Not thread-safe; concurrent reads are fine.
 #pragma once
@@ -51,7 +52,8 @@ class CpuKvPool final : public KvPool {
            (size_t{1} * layer * spec_.num_blocks + block) * block_bytes();
   }
 
-  // [D, block_size] and [block_size, D]. T is float or, for BF16, uint16_t, for FP8 uint8_t.
+  // [D, block_size] and [block_size, D]; in the latent layout both are [block_size, D]. T is float
+  // or, for BF16, uint16_t, for FP8 uint8_t.
   template <class T>
   T* Keys(int layer, int32_t block, int head) const {
     const size_t index = (size_t{1} * layer * spec_.num_blocks + block) * spec_.num_kv_heads + head;
@@ -59,9 +61,11 @@ class CpuKvPool final : public KvPool {
   }
   template <class T>
   T* Values(int layer, int32_t block, int head) const {
-    return Keys<T>(layer, block, head) + int64_t{1} * spec_.head_dim * spec_.block_size;
+    T* const keys = Keys<T>(layer, block, head);
+    return spec_.is_latent() ? keys : keys + int64_t{1} * spec_.head_dim * spec_.block_size;
   }
-  // FP8: the BF16 scales of the keys, then of the values.
+  // FP8: the BF16 scales of the keys, then of the values; in the latent layout those of the
+  // vectors.
   uint16_t* Scales(int layer, int32_t block, int head) const {
     auto* const codes = Values<uint8_t>(layer, block, head);
     return reinterpret_cast<uint16_t*>(codes + int64_t{1} * spec_.head_dim * spec_.block_size);
@@ -74,7 +78,7 @@ class CpuKvPool final : public KvPool {
   CpuKvPool(const KvPoolSpec& spec, HostMemory memory) : spec_(spec), memory_(std::move(memory)) {}
 
   size_t HeadBytes() const {
-    return size_t{2} * spec_.block_size * KvVectorBytes(spec_.dtype, spec_.head_dim);
+    return spec_.block_size * spec_.bytes_per_position() / spec_.num_kv_heads;
   }
 
   const KvPoolSpec spec_;
@@ -83,6 +87,9 @@ class CpuKvPool final : public KvPool {
 
 // Writes keys and values [T, Nkv * D] F32 of the step's positions into their slots of `layer`.
 void StoreKv(CpuContext& context, MatrixView keys, MatrixView values, int layer, CpuKvPool& pool);
+
+// Writes vectors [T, D] F32 of the step's positions into their slots of `layer` of a latent pool.
+void StoreLatent(CpuContext& context, MatrixView vectors, int layer, CpuKvPool& pool);
 
 // Ops::CopyBlocks.
 void CopyBlocks(CpuContext& context, absl::Span<const KvBlockCopy> copies, CpuKvPool& pool);

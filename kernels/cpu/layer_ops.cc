@@ -49,6 +49,23 @@ void ApplyQkNormRopeAndStoreKv(CpuContext& context, MatrixView qkv, const QkNorm
   StoreKv(context, keys, qkv.Columns(query_width + kv_width, kv_width), layer, pool);
 }
 
+void PrepareLatentAttention(CpuContext& context, MatrixView q, MatrixView kv,
+                            const LatentParams& params, int layer, CpuKvPool& pool,
+                            MatrixView queries) {
+  const int64_t query_dim = params.nope_dim + params.rope_dim;
+  const int64_t stored_dim = params.latent_dim + params.rope_dim;
+  SLUICE_CHECK(kv.cols == stored_dim && q.cols == params.num_heads * query_dim);
+  SLUICE_CHECK(queries.rows == q.rows && queries.cols == params.num_heads * stored_dim);
+  const MatrixView latent = kv.Columns(0, params.latent_dim);
+  RmsNorm(context, latent, params.latent_norm, params.norm_eps, latent);
+  const HeadLayout shared_key{.count = 1, .step = stored_dim, .first = params.latent_dim};
+  RopeHeads(context, kv, shared_key, kv, shared_key, *params.rotations, params.layout);
+  StoreLatent(context, kv, layer, pool);
+  RopeHeads(context, q, {.count = params.num_heads, .step = query_dim, .first = params.nope_dim},
+            queries, {.count = params.num_heads, .step = stored_dim, .first = params.latent_dim},
+            *params.rotations, params.layout);
+}
+
 void TreeAddToResidual(CpuContext& context, absl::Span<const MatrixView> partials,
                        const ResidualUpdate& update) {
   const MatrixView sum = partials[0];

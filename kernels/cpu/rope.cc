@@ -1,5 +1,7 @@
 #include "kernels/cpu/rope.h"
 
+#include <algorithm>
+
 #include "kernels/check.h"
 
 // clang-format off
@@ -50,6 +52,23 @@ void RopeRows(CpuContext& context, MatrixView x, int head_dim, const RopeTables&
   });
 }
 
+void RopeHeadRows(CpuContext& context, MatrixView x, const HeadLayout& from, MatrixView out,
+                  const HeadLayout& to, const RopeTables& tables, RopeLayout layout) {
+  const auto rotate = layout == RopeLayout::kHalfSplit ? RotateHalves : RotateNeighbours;
+  const int64_t pairs = tables.cos.cols, size = from.step - from.first;
+  ForRowRuns(context, x.rows, from.count * size, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      const int64_t row = context.step.RopeRow(tables, t);
+      for (int64_t h = 0; h < from.count; ++h) {
+        const float* const source = x.Row(t) + h * from.step + from.first;
+        float* const head = out.Row(t) + h * to.step + to.first;
+        if (head != source) std::copy_n(source, size, head);
+        rotate(head, tables.cos.Row(row), tables.sin.Row(row), pairs);
+      }
+    }
+  });
+}
+
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace sluice
@@ -59,11 +78,21 @@ HWY_AFTER_NAMESPACE();
 namespace sluice {
 
 HWY_EXPORT(RopeRows);
+HWY_EXPORT(RopeHeadRows);
 
 void Rope(CpuContext& context, MatrixView x, int head_dim, const RopeTables& tables,
           RopeLayout layout) {
   context.step.CheckRope(x, head_dim, tables);
   HWY_DYNAMIC_DISPATCH(RopeRows)(context, x, head_dim, tables, layout);
+}
+
+void RopeHeads(CpuContext& context, MatrixView x, const HeadLayout& from, MatrixView out,
+               const HeadLayout& to, const RopeTables& tables, RopeLayout layout) {
+  SLUICE_CHECK(from.count == to.count && from.step - from.first == to.step - to.first);
+  SLUICE_CHECK(x.rows == out.rows && x.cols == from.count * from.step);
+  context.step.CheckRope(x.Columns(from.first, from.step - from.first),
+                         static_cast<int>(from.step - from.first), tables);
+  HWY_DYNAMIC_DISPATCH(RopeHeadRows)(context, x, from, out, to, tables, layout);
 }
 
 }  // namespace sluice

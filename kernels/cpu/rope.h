@@ -11,4 +11,16 @@ namespace sluice {
 void Rope(CpuContext& context, MatrixView x, int head_dim, const RopeTables& tables,
           RopeLayout layout);
 
+// Where a part of every head lies in a row: that of head h from h * step + first to (h + 1) * step.
+struct HeadLayout {
+  int64_t count = 0;
+  int64_t step = 0;
+  int64_t first = 0;
+};
+
+// The parts that `from` names in x, their first 2 * pairs elements rotated as Rope does, to where
+// `to` names in out; out may be x with the same layout. Others of out stay.
+void RopeHeads(CpuContext& context, MatrixView x, const HeadLayout& from, MatrixView out,
+               const HeadLayout& to, const RopeTables& tables, RopeLayout layout);
+
 }  // namespace sluice

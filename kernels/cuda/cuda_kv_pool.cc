@@ -11,6 +11,7 @@
 namespace sluice::cuda {
 
 absl::StatusOr<std::unique_ptr<KvPool>> CudaKvPool::Create(const KvPoolSpec& spec, Gpu& gpu) {
+  if (spec.is_latent()) return absl::UnimplementedError("GPUs have no pools of latents");
   if (spec.head_dim > kMostHeadDim) {
     return absl::InvalidArgumentError(
         absl::StrCat("head_dim is ", spec.head_dim, "; accepted on GPUs: 1 to ", kMostHeadDim));

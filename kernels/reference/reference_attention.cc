@@ -84,10 +84,21 @@ void ReferenceStoreKv(MatrixView keys, MatrixView values,
   }
 }
 
+void ReferenceStoreLatent(MatrixView vectors, absl::Span<const AttentionSegment> segments,
+                          int layer, ReferenceKvPool& pool) {
+  const KvPoolSpec& spec = pool.spec();
+  for (const AttentionSegment& segment : segments) {
+    for (int64_t i = 0; i < segment.num_rows; ++i) {
+      float* to = pool.At(pool.KeyIndex(segment, segment.first_position + i, layer, 0));
+      StoreVector(vectors.Row(segment.first_row + i), spec.head_dim, spec.dtype, to);
+    }
+  }
+}
+
 void ReferenceAttention(MatrixView q, const ReferenceKvPool& pool, int layer,
                         absl::Span<const AttentionSegment> segments,
                         const AttentionOptions& options, MatrixView out) {
-  const int head_dim = pool.spec().head_dim;
+  const int head_dim = pool.spec().head_dim, value_dim = pool.spec().value_dim();
   const int num_heads = static_cast<int>(q.cols / head_dim);
   const int group = num_heads / pool.spec().num_kv_heads;
   for (const AttentionSegment& segment : segments) {
@@ -100,13 +111,13 @@ void ReferenceAttention(MatrixView q, const ReferenceKvPool& pool, int layer,
             q.Row(row) + int64_t{head} * head_dim, pool, layer, head / group, segment, first, count,
             options,
             options.sinks == nullptr ? std::nullopt : std::optional<double>(options.sinks[head]));
-        for (int d = 0; d < head_dim; ++d) {
+        for (int d = 0; d < value_dim; ++d) {
           double sum = 0;
           for (int64_t position = first; position < count; ++position) {
             sum += weights[position] *
                    pool.At(pool.ValueIndex(segment, position, layer, head / group))[d];
           }
-          StoreElement(out, row, head * head_dim + d, static_cast<float>(sum));
+          StoreElement(out, row, head * value_dim + d, static_cast<float>(sum));
         }
       }
     }

@@ -11,6 +11,10 @@ void ReferenceStoreKv(MatrixView keys, MatrixView values,
                       absl::Span<const AttentionSegment> segments, int layer,
                       ReferenceKvPool& pool);
 
+// Writes vectors [T, D] of the step's positions into their slots of `layer` of a latent pool.
+void ReferenceStoreLatent(MatrixView vectors, absl::Span<const AttentionSegment> segments,
+                          int layer, ReferenceKvPool& pool);
+
 // Ops::PagedAttention.
 void ReferenceAttention(MatrixView q, const ReferenceKvPool& pool, int layer,
                         absl::Span<const AttentionSegment> segments,

@@ -12,6 +12,7 @@
 #include "kernels/fp8_activations.h"
 #include "kernels/host_rank_group.h"
 #include "kernels/host_step.h"
+#include "kernels/latent_ops.h"
 #include "kernels/reference/element.h"
 #include "kernels/reference/primitives.h"
 #include "kernels/reference/reference_attention.h"
@@ -121,7 +122,7 @@ double LogSum(const float* row, int64_t size) {
   return maximum + std::log(sum);
 }
 
-class ReferenceBackend final : public Backend {
+class ReferenceBackend final : public Backend, private LatentOps {
  public:
   explicit ReferenceBackend(DType operand_dtype) : operand_dtype_(operand_dtype) {}
 
@@ -166,6 +167,7 @@ class ReferenceBackend final : public Backend {
     return HostRankGroup::Create(spec, *this);
   }
 
+  LatentOps* latents() override { return this; }
   ExpertOps* experts() override { return &experts_; }
 
   void BeginStep(absl::Span<const AttentionSegment> segments, int64_t rows) override {
@@ -345,6 +347,35 @@ class ReferenceBackend final : public Backend {
   }
 
  private:
+  void GemmOfHeads(const HeadColumns& x, absl::Span<const PackedMatrix* const> weights,
+                   const HeadColumns& out) override {
+    for (size_t head = 0; head < weights.size(); ++head) {
+      const PackedMatrix& matrix = *weights[head];
+      Gemm(x.Of(head, matrix.num_inputs()), matrix, out.Of(head, matrix.num_outputs()), {});
+    }
+  }
+
+  void ReserveForGemmOfHeads(absl::Span<const PackedMatrix* const>, int64_t) override {}
+
+  void PrepareLatentAttention(MatrixView q, MatrixView kv, const LatentParams& params, int layer,
+                              KvPool& pool, MatrixView queries) override {
+    const int query_dim = params.nope_dim + params.rope_dim;
+    const int stored_dim = params.latent_dim + params.rope_dim;
+    SLUICE_CHECK(kv.cols == stored_dim && q.cols == int64_t{params.num_heads} * query_dim);
+    SLUICE_CHECK(queries.cols == int64_t{params.num_heads} * stored_dim);
+    const MatrixView latent = kv.Columns(0, params.latent_dim);
+    reference::RmsNorm(latent, params.latent_norm, params.norm_eps, latent);
+    reference::Rope(kv.Columns(params.latent_dim, params.rope_dim), params.rope_dim,
+                    *params.rotations, params.layout, step_);
+    ReferenceStoreLatent(kv, step_.segments(), layer, static_cast<ReferenceKvPool&>(pool));
+    for (int head = 0; head < params.num_heads; ++head) {
+      const MatrixView from = q.Columns(head * query_dim + params.nope_dim, params.rope_dim);
+      const MatrixView to = queries.Columns(head * stored_dim + params.latent_dim, params.rope_dim);
+      for (int64_t t = 0; t < q.rows; ++t) std::copy_n(from.Row(t), from.cols, to.Row(t));
+      reference::Rope(to, params.rope_dim, *params.rotations, params.layout, step_);
+    }
+  }
+
   const DType operand_dtype_;
   ReferenceExperts experts_{*this};
   HostStep step_;

@@ -1,5 +1,5 @@
 // Keys and values of the reference backend: one float per element, in the order a reader expects.
-// Not thread-safe.
+// In the latent layout values are where keys are. Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace sluice {
 class ReferenceKvPool final : public KvPool {
  public:
   explicit ReferenceKvPool(const KvPoolSpec& spec)
-      : spec_(spec), elements_(size_t{2} * spec.num_layers * spec.num_blocks * BlockElements()) {}
+      : spec_(spec), elements_(Parts() * spec.num_layers * spec.num_blocks * BlockElements()) {}
 
   size_t size_bytes() const override { return elements_.size() * sizeof(float); }
   const KvPoolSpec& spec() const { return spec_; }
@@ -32,15 +32,17 @@ class ReferenceKvPool final : public KvPool {
            (slot * spec_.num_kv_heads + head) * spec_.head_dim;
   }
   size_t ValueIndex(const AttentionSegment& segment, int64_t position, int layer, int head) const {
-    return KeyIndex(segment, position, layer, head) + elements_.size() / 2;
+    const size_t key = KeyIndex(segment, position, layer, head);
+    return spec_.is_latent() ? key : key + elements_.size() / 2;
   }
 
   // Keys and values of all layers.
   void CopyBlock(const KvBlockCopy& copy) {
     SLUICE_CHECK(0 <= copy.source && copy.source < spec_.num_blocks);
     SLUICE_CHECK(0 <= copy.destination && copy.destination < spec_.num_blocks);
-    for (int part = 0; part < 2 * spec_.num_layers; ++part) {  // keys by layer, values by layer
-      const size_t first = size_t{1} * part * spec_.num_blocks;
+    // Keys by layer, values by layer.
+    for (size_t part = 0; part < Parts() * spec_.num_layers; ++part) {
+      const size_t first = part * spec_.num_blocks;
       const float* source = At((first + copy.source) * BlockElements());
       std::copy(source, source + BlockElements(), At((first + copy.destination) * BlockElements()));
     }
@@ -50,6 +52,7 @@ class ReferenceKvPool final : public KvPool {
   const float* At(size_t index) const { return elements_.data() + index; }
 
  private:
+  size_t Parts() const { return spec_.is_latent() ? 1 : 2; }
   size_t BlockElements() const {
     return size_t{1} * spec_.block_size * spec_.num_kv_heads * spec_.head_dim;
   }

@@ -19,8 +19,12 @@ namespace {
 constexpr absl::Duration kAskTimeout = absl::Seconds(2);
 // Between looks at processes that are left to a predecessor.
 constexpr absl::Duration kYieldPause = absl::Milliseconds(100);
-// How long all stages together may take to answer Open.
-constexpr absl::Duration kOpenTimeout = absl::Seconds(20);
+// How long all stages together may take to answer Open: at first, and after attempts that took
+// longer. Ranks on GPUs need seconds to find each other.
+constexpr absl::Duration kFirstOpenTimeout = absl::Seconds(20);
+constexpr absl::Duration kLongestOpenTimeout = absl::Seconds(80);
+// For a stage's own account of what it waited for in vain.
+constexpr absl::Duration kOpenGrace = absl::Seconds(1);
 // Processes that are starting can't be reached yet: news only when it goes on for longer.
 constexpr absl::Duration kStartTime = absl::Seconds(10);
 constexpr absl::Duration kFirstPause = absl::Milliseconds(20);
@@ -59,6 +63,7 @@ absl::Duration DurationOf(uint64_t nanoseconds) {
 ConnectedReplica::ConnectedReplica(ReplicaOptions options, StageNetwork* network)
     : options_(std::move(options)),
       network_(network),
+      open_timeout_(kFirstOpenTimeout),
       num_steps_(options_.topology.num_processes()),
       processes_(std::make_shared<std::vector<ReplicaProcess>>(ProcessesOf(options_.topology))) {}
 
@@ -260,7 +265,8 @@ void ConnectedReplica::Pause(const absl::Status& reason, SteadyTime now) {
 
 void ConnectedReplica::Open(const KvGeometry& geometry, SteadyTime now) {
   phase_ = Phase::kOpening;
-  wake_ = now + kOpenTimeout;
+  const SteadyTime deadline = now + open_timeout_;
+  wake_ = deadline + kOpenGrace;
   epoch_ = EpochAfter(epoch_);
   // Blocks that the shards kept are used as they were planned.
   const bool holds_plan = geometry.num_blocks >= geometry_.num_blocks;
@@ -273,18 +279,24 @@ void ConnectedReplica::Open(const KvGeometry& geometry, SteadyTime now) {
                                      WiringOptions{.identity = *identity,
                                                    .num_kv_blocks = opening_geometry_.num_blocks,
                                                    .rank_transport = options_.rank_transport,
-                                                   .vocabulary_size = options_.vocabulary_size});
+                                                   .vocabulary_size = options_.vocabulary_size,
+                                                   .open_deadline = deadline});
 }
 
 bool ConnectedReplica::AwaitOpened(SteadyTime now) {
-  wiring_->Advance();
-  if (!wiring_->lost().ok()) {
-    Pause(wiring_->lost(), now);
-    return true;
-  }
-  if (!wiring_->opened()) {
+  wiring_->Advance(now);
+  absl::Status failure = wiring_->lost();
+  if (failure.ok() && !wiring_->opened()) {
     if (now < wake_) return false;
-    Pause(absl::DeadlineExceededError("a stage did not answer Open in time"), now);
+    failure = absl::DeadlineExceededError(absl::StrCat(wiring_->Unanswered(),
+                                                       " did not answer Open within ",
+                                                       absl::FormatDuration(open_timeout_)));
+  }
+  if (!failure.ok()) {
+    if (absl::IsDeadlineExceeded(failure)) {
+      open_timeout_ = std::min(2 * open_timeout_, kLongestOpenTimeout);
+    }
+    Pause(failure, now);
     return true;
   }
   Ask(now);
@@ -352,6 +364,7 @@ void ConnectedReplica::BeWired(bool kept_blocks) {
   keeps_blocks_ = true;
   wired_epoch_ = epoch_;
   pause_ = absl::ZeroDuration();
+  open_timeout_ = kFirstOpenTimeout;
   unready_since_ = SteadyTime();
   logged_reasons_.clear();
   given_up_ = absl::OkStatus();

@@ -112,6 +112,8 @@ class ConnectedReplica final : public Replica {
   Phase phase_ = Phase::kPausing;
   SteadyTime wake_;  // when the phase has lasted long enough; not in kWired
   absl::Duration pause_;
+  // For all stages to open; more after an attempt that took longer.
+  absl::Duration open_timeout_;
   // Why it was not ready since it last was: each is logged once.
   std::set<std::string> logged_reasons_;
   SteadyTime unready_since_;        // its default while wired

@@ -1,15 +1,19 @@
 #include "orchestrator/pipeline/wiring.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "orchestrator/pipeline/step_messages.h"
 #include "services/common/status.h"
 #include "services/messages/wiring_message.h"
 
 namespace sluice {
 namespace {
+
+constexpr int64_t kMostOpenTimeout = std::numeric_limits<uint32_t>::max();  // of the messages
 
 std::string RandomHexDigits() {
   const WiringNonce bits = DrawWiringNonce();
@@ -24,25 +28,34 @@ Wiring::Wiring(const Topology* topology, StageNetwork* network, const WiringOpti
       options_(options),
       communicator_suffix_(RandomHexDigits()),
       answers_(options.vocabulary_size),
-      next_to_open_(topology->num_stages()) {
-  Advance();
-}
+      next_to_open_(topology->num_stages()) {}
 
 Wiring::~Wiring() = default;
 
-void Wiring::Advance() {
-  while (lost_.ok() && num_opened_ == num_opening_ && next_to_open_ >= -1) {
+void Wiring::Advance(SteadyTime now) {
+  while (lost_.ok() && opening_.empty() && next_to_open_ >= -1) {
     const int stage = next_to_open_--;
-    const absl::Status status = stage == topology_.num_stages() ? OpenSampler()
-                                : stage >= 0                    ? OpenStage(stage)
-                                                                : OpenEmbedding();
+    const absl::Status status = stage == topology_.num_stages() ? OpenSampler(now)
+                                : stage >= 0                    ? OpenStage(stage, now)
+                                                                : OpenEmbedding(now);
     if (!status.ok()) lost_ = status;
   }
 }
 
+std::string Wiring::Unanswered() const { return absl::StrJoin(opening_, ", "); }
+
+template <class Open>
+void Wiring::SetOpen(SteadyTime now, Open& open) const {
+  SetWiring(options_.identity, open);
+  // 0 would stand for no limit.
+  const absl::Duration left = std::max(options_.open_deadline - now, absl::Milliseconds(1));
+  open.set_open_timeout_ms(
+      static_cast<uint32_t>(std::min<int64_t>(absl::ToInt64Milliseconds(left), kMostOpenTimeout)));
+}
+
 template <class Stream>
 typename Stream::Handler Wiring::HandlerFor(const std::string& who) {
-  ++num_opening_;
+  opening_.insert(who);
   return {.on_response = [this, who](const auto& response) { OnResponse(who, response); },
           .on_done = [this, who](const absl::Status& status) { Lose(who, status); }};
 }
@@ -51,7 +64,7 @@ template <class Opened>
 void Wiring::OnOpened(const std::string& who, const Opened& opened) {
   const absl::Status same = CheckWiring(opened, options_.identity);
   if (!same.ok()) return Lose(who, same);
-  if (!has_opened_.insert(who).second) {
+  if (opening_.erase(who) == 0) {
     return Lose(who, absl::InternalError("it answered Open twice"));
   }
   ++num_opened_;
@@ -88,23 +101,23 @@ void Wiring::Lose(const std::string& who, const absl::Status& status) {
                       : Annotate(status, who);
 }
 
-absl::Status Wiring::OpenSampler() {
+absl::Status Wiring::OpenSampler(SteadyTime now) {
   const std::string& address = topology_.sampler;
   auto stream = network_.RunSampler(
       address, HandlerFor<StageNetwork::SamplerStream>(absl::StrCat("sampler at ", address)));
   if (!stream.ok()) return stream.status();
   sampler_ = *std::move(stream);
   v1::SamplerRunRequest request;
-  SetWiring(options_.identity, *request.mutable_open());
+  SetOpen(now, *request.mutable_open());
   sampler_->Send(std::move(request));
   return absl::OkStatus();
 }
 
-v1::ShardRunRequest Wiring::ShardOpenFor(int stage) const {
+v1::ShardRunRequest Wiring::ShardOpenFor(int stage, SteadyTime now) const {
   const bool is_last = stage + 1 == topology_.num_stages();
   v1::ShardRunRequest request;
   v1::ShardOpen& open = *request.mutable_open();
-  SetWiring(options_.identity, open);
+  SetOpen(now, open);
   open.set_next_stage(is_last ? topology_.sampler : topology_.shards[stage + 1].front());
   open.set_num_kv_blocks(options_.num_kv_blocks);
   open.set_communicator(options_.rank_transport == RankTransport::kSharedMemory
@@ -117,8 +130,8 @@ v1::ShardRunRequest Wiring::ShardOpenFor(int stage) const {
 }
 
 // All ranks at once: joining their communicator, each waits for the others.
-absl::Status Wiring::OpenStage(int stage) {
-  const v1::ShardRunRequest request = ShardOpenFor(stage);
+absl::Status Wiring::OpenStage(int stage, SteadyTime now) {
+  const v1::ShardRunRequest request = ShardOpenFor(stage, now);
   absl::Status status;
   for (int rank = 0; status.ok() && rank < topology_.num_ranks(); ++rank) {
     status = OpenRank(stage, rank, request);
@@ -129,7 +142,7 @@ absl::Status Wiring::OpenStage(int stage) {
 absl::Status Wiring::OpenRank(int stage, int rank, const v1::ShardRunRequest& request) {
   const std::string& address = topology_.shards[stage][rank];
   const std::string who = absl::StrCat("shard ", stage, "/", rank, " at ", address);
-  ++num_opening_;
+  opening_.insert(who);
   auto stream = network_.RunShard(
       address, {.on_response =
                     [this, who, stage, rank](const v1::ShardRunResponse& response) {
@@ -142,14 +155,14 @@ absl::Status Wiring::OpenRank(int stage, int rank, const v1::ShardRunRequest& re
   return absl::OkStatus();
 }
 
-absl::Status Wiring::OpenEmbedding() {
+absl::Status Wiring::OpenEmbedding(SteadyTime now) {
   const std::string& address = topology_.embedding;
   auto stream = network_.RunEmbedding(
       address, HandlerFor<StageNetwork::EmbeddingStream>(absl::StrCat("embedding at ", address)));
   if (!stream.ok()) return stream.status();
   embedding_ = *std::move(stream);
   v1::EmbeddingRunRequest request;
-  SetWiring(options_.identity, *request.mutable_open());
+  SetOpen(now, *request.mutable_open());
   request.mutable_open()->set_next_stage(topology_.shards.front().front());
   request.mutable_open()->set_sampler(topology_.sampler);
   embedding_->Send(std::move(request));

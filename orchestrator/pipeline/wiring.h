@@ -22,6 +22,7 @@
 #include "orchestrator/pipeline/stage_network.h"
 #include "orchestrator/pipeline/topology.h"
 #include "orchestrator/scheduler/step.h"
+#include "services/common/steady_time.h"
 
 namespace sluice {
 
@@ -35,11 +36,13 @@ struct WiringOptions {
   RankTransport rank_transport = RankTransport::kSharedMemory;
   // Of the model. What stages answer with any other token ends the wiring.
   int32_t vocabulary_size = std::numeric_limits<int32_t>::max();
+  // When every stage has to have opened: each is given what is left of it.
+  SteadyTime open_deadline = SteadyTime::InfiniteFuture();
 };
 
 class Wiring {
  public:
-  // Borrows topology and network. Begins to open the stages.
+  // Borrows topology and network. The first Advance() begins to open the stages.
   Wiring(const Topology* topology, StageNetwork* network, const WiringOptions& options);
   // Ends all streams.
   ~Wiring();
@@ -49,12 +52,14 @@ class Wiring {
 
   // Opens what can be opened next: stages open from the sampler backwards, so that each finds the
   // next one open.
-  void Advance();
+  void Advance(SteadyTime now);
 
   // Every stage has accepted the epoch.
   bool opened() const { return num_opened_ == topology_.num_processes(); }
   // OK, or the first stage that was lost and why.
   const absl::Status& lost() const { return lost_; }
+  // The processes that have been asked to open and have not answered, such as "sampler at unix:/s".
+  std::string Unanswered() const;
 
   // REQUIRES: opened(). `rows` in the order of the step's segments and their rows.
   void Execute(const Step& step, absl::Span<const RowRequest> rows);
@@ -71,11 +76,14 @@ class Wiring {
   std::vector<ReportedTimes> TakeTimes() { return std::exchange(times_, {}); }
 
  private:
-  absl::Status OpenSampler();
-  absl::Status OpenStage(int stage);
+  absl::Status OpenSampler(SteadyTime now);
+  absl::Status OpenStage(int stage, SteadyTime now);
   absl::Status OpenRank(int stage, int rank, const v1::ShardRunRequest& request);
-  absl::Status OpenEmbedding();
-  v1::ShardRunRequest ShardOpenFor(int stage) const;
+  absl::Status OpenEmbedding(SteadyTime now);
+  v1::ShardRunRequest ShardOpenFor(int stage, SteadyTime now) const;
+  // Puts into an Open what every kind of stage is told.
+  template <class Open>
+  void SetOpen(SteadyTime now, Open& open) const;
 
   // What every stream's handler does. `who` names the process in errors.
   template <class Stream>
@@ -96,10 +104,9 @@ class Wiring {
   const std::string communicator_suffix_;
   PlannedAnswers answers_;
 
-  int next_to_open_;     // -1: the embedding; num_stages: the sampler; else a stage of shards
-  int num_opening_ = 0;  // streams begun
+  int next_to_open_;  // -1: the embedding; num_stages: the sampler; else a stage of shards
   int num_opened_ = 0;
-  std::set<std::string> has_opened_;  // who has answered Open
+  std::set<std::string> opening_;  // who has been asked to open, and has not answered
   absl::Status lost_;
   std::vector<StepExecuted> executed_;
   std::vector<ReportedTimes> times_;

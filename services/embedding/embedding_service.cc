@@ -39,7 +39,7 @@ absl::StatusOr<std::shared_ptr<EmbeddingSession>> EmbeddingService::Open(
       dialer_->Dial(open.sampler(), Role::kSampler);
   if (!sampler.ok()) return sampler.status();
   auto session = std::make_shared<EmbeddingSession>(
-      *wiring,
+      open, *wiring,
       EmbeddingSession::Peers{
           .next_stage = *std::move(next_stage),
           .sampler = *std::move(sampler),

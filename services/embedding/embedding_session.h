@@ -1,30 +1,28 @@
-// The embedding service in one epoch: plans in, hidden rows out to the first shard stage. Tokens
-// that a plan does not know yet come from the sampler.
+// The embedding service in one epoch. For each step: token ids to hidden rows for the first shard
+// stage. Tokens that a plan does not know yet come from the sampler.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "kernels/backend.h"
 #include "kernels/communicator/wiring_identity.h"
 #include "services/embedding/embedding_table.h"
-#include "services/lane/lane_inbox.h"
 #include "services/rows/row_ring.h"
-#include "services/rows/step_rows.h"
-#include "services/stage/activations.h"
-#include "services/stage/chosen_tokens.h"
+#include "services/stage/stage_port.h"
 #include "services/stage/stage_worker.h"
-#include "services/streams/server_stream.h"
 #include "sluice/v1/embedding.pb.h"
 
 namespace sluice {
 
 class EmbeddingSession final : public StageSession {
  public:
-  using Stream = ServerStream<v1::EmbeddingRunRequest, v1::EmbeddingRunResponse>;
+  using Port = StagePort<v1::EmbeddingRunRequest, v1::EmbeddingRunResponse>;
+  using Stream = Port::Stream;
 
   // What it dials.
   struct Peers {
@@ -34,19 +32,16 @@ class EmbeddingSession final : public StageSession {
   };
 
   // Borrows table, backend and the ring for its rows. `on_step` is called after every step.
-  EmbeddingSession(const WiringIdentity& wiring, Peers peers, std::shared_ptr<Stream> stream,
-                   EmbeddingTable& table, Backend& backend, RowRing& ring,
-                   std::function<void()> on_step);
+  EmbeddingSession(const v1::EmbeddingOpen& open, const WiringIdentity& wiring, Peers peers,
+                   std::shared_ptr<Stream> stream, EmbeddingTable& table, Backend& backend,
+                   RowRing& ring, std::function<void()> on_step);
 
-  void AddPlan(v1::EmbeddingRunRequest request) { plans_.Add(std::move(request)); }
+  void AddPlan(v1::EmbeddingRunRequest request) { port_.AddPlan(std::move(request)); }
 
   void Run() override;
-  void Close(const absl::Status& reason) override;
+  void Close(const absl::Status& reason) override { port_.Close(reason); }
 
  private:
-  // Close(), but for the streams to other stages, one of which may be the one that calls.
-  void Stop(const absl::Status& reason);
-  absl::Status Open();
   absl::Status Serve();
   absl::Status Execute(v1::EmbeddingExecute& plan);
   // Waits for the tokens that the plan names by step and row.
@@ -55,15 +50,9 @@ class EmbeddingSession final : public StageSession {
   // one.
   std::vector<uint64_t> ComputedFor(const v1::EmbeddingExecute& plan);
 
-  const WiringIdentity wiring_;
-  const std::shared_ptr<Stream> stream_;
   EmbeddingTable& table_;
   const std::function<void()> on_step_;
-  StepRows rows_;
-  LaneInbox<v1::EmbeddingRunRequest> plans_;
-  // Last, because they may call Stop() at once.
-  ChosenTokensFollower chosen_;
-  ActivationsSender sender_;
+  Port port_;
 };
 
 }  // namespace sluice

@@ -16,6 +16,7 @@
 #include "services/gateway/openai/error.h"
 #include "services/gateway/openai/openai_api.h"
 #include "services/gateway/openai/text_paths.h"
+#include "services/gateway/openapi/openapi.h"
 #include "services/security/local_address.h"
 #include "services/telemetry/span_metrics.h"
 
@@ -119,10 +120,14 @@ void GatewayServer::AddRoutes() {
     exchange->Respond({.headers = {{"content-type", "text/plain; version=0.0.4; charset=utf-8"}},
                        .body = MetricsText()});
   });
+  router_.Add("GET", "/version", [](std::shared_ptr<http::Exchange> exchange) {
+    ApiCall(std::move(exchange)).Respond(200, {{"version", SLUICE_VERSION}});
+  });
   openai::AddRoutes(router_, context_);
   openai::AddTextRoutes(router_, context_);
   anthropic::AddRoutes(router_, context_);
   kserve::AddRoutes(router_, context_);
+  AddOpenApiRoute(router_);
   AddPageRoutes(router_, context_, options_.page);
 }
 

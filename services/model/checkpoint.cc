@@ -8,7 +8,9 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/check.h"
+#include "services/model/gguf_model.h"
 #include "services/model/json_fields.h"
+#include "services/model/safetensors.h"
 #include "services/model/tensor_convert.h"
 
 namespace sluice {
@@ -25,10 +27,11 @@ bool MayExist(const std::string& path) {
 
 constexpr char kPlainTypes[] = "F32, F16, BF16";
 
-// Whether a tensor of this type is `accepted`; nullptr: whether it holds plain numbers.
+// Whether a tensor of this type is `accepted`; nullptr: whether it holds numbers that can be read.
 bool IsAccepted(const StoredType& type, const char* accepted) {
   if (accepted != nullptr) return std::strcmp(type.name, accepted) == 0;
-  return type.dtype == DType::kF32 || type.dtype == DType::kF16 || type.dtype == DType::kBF16;
+  return type.is_in_blocks() || type.dtype == DType::kF32 || type.dtype == DType::kF16 ||
+         type.dtype == DType::kBF16;
 }
 
 // A vector may be stored as [N] or as [N, 1]: the same bytes.
@@ -44,7 +47,7 @@ bool HasShape(const StoredTensor& tensor, MatrixShape expected) {
   return shape.size() == 2 && shape[1] == static_cast<uint64_t>(expected.columns);
 }
 
-std::string ShapeText(MatrixShape shape) {
+std::string MatrixShapeText(MatrixShape shape) {
   if (shape.matrices > 0) {
     return absl::StrCat("[", shape.matrices, ", ", shape.rows / shape.matrices, ", ", shape.columns,
                         "]");
@@ -75,6 +78,41 @@ absl::Span<const std::byte> Extent(MatrixShape shape, const TensorSlice& slice, 
   const int64_t last = (slice.rows.end - 1) * shape.columns + slice.columns.end;
   return bytes.subspan(static_cast<size_t>(first) * element_size,
                        static_cast<size_t>(last - first) * element_size);
+}
+
+// The rows that a tensor's blocks lie in; those of a vector are one row.
+MatrixShape RowsOf(const StoredTensor& tensor, MatrixShape shape) {
+  return tensor.shape.size() == 1 ? MatrixShape{1, shape.rows} : shape;
+}
+TensorSlice SliceOfRows(const StoredTensor& tensor, const TensorSlice& slice) {
+  return tensor.shape.size() == 1 ? TensorSlice{{0, 1}, slice.rows} : slice;
+}
+
+// Decodes a slice of a tensor in blocks, which may begin and end inside blocks, row by row.
+void DecodeSlice(const StoredTensor& tensor, MatrixShape shape, const TensorSlice& slice, DType as,
+                 absl::Span<std::byte> out) {
+  const StoredType& type = tensor.type;
+  const int64_t first = slice.columns.begin / type.block;
+  const int64_t last = (slice.columns.end + type.block - 1) / type.block;
+  const size_t row_bytes = type.BytesOf(static_cast<uint64_t>(shape.columns));
+  const size_t out_bytes = static_cast<size_t>(slice.columns.size()) * SizeOf(as);
+  std::vector<float> row(static_cast<size_t>((last - first) * type.block));
+  const float* wanted = row.data() + (slice.columns.begin - first * type.block);
+  for (int64_t r = slice.rows.begin; r < slice.rows.end && out_bytes > 0; ++r) {
+    const std::byte* blocks = tensor.bytes.data() + static_cast<size_t>(r) * row_bytes;
+    type.decode(blocks + first * type.size, last - first, row.data());
+    ConvertElements(DType::kF32, reinterpret_cast<const std::byte*>(wanted), as,
+                    out.first(out_bytes));
+    out.remove_prefix(out_bytes);
+  }
+}
+
+// Whole rows.
+absl::Span<const std::byte> ExtentOfRows(const StoredTensor& tensor, MatrixShape shape,
+                                         const TensorSlice& slice) {
+  const size_t row_bytes = tensor.type.BytesOf(static_cast<uint64_t>(shape.columns));
+  return tensor.bytes.subspan(static_cast<size_t>(slice.rows.begin) * row_bytes,
+                              static_cast<size_t>(slice.rows.size()) * row_bytes);
 }
 
 bool Within(IndexRange range, int64_t size) {
@@ -117,7 +155,10 @@ std::string FoundInstead(const std::string& folder) {
     if (entry.is_symlink(ignored) && !entry.exists(ignored)) {
       return absl::StrCat("; ", name, " is a link to a file that is not there");
     }
-    for (const char* other : {".bin", ".gguf", ".pth", ".pt", ".h5", ".msgpack", ".onnx"}) {
+    if (extension == ".gguf") {
+      return absl::StrCat("; ", name, " is a model by itself: name the file with --model");
+    }
+    for (const char* other : {".bin", ".pth", ".pt", ".h5", ".msgpack", ".onnx"}) {
       if (extension == other) {
         return absl::StrCat("; ", name, " is of a format that is not read");
       }
@@ -128,34 +169,53 @@ std::string FoundInstead(const std::string& folder) {
 
 }  // namespace
 
-bool Checkpoint::IsIn(const std::string& folder) {
-  return MayExist(PathIn(folder, kSingleFile)) || MayExist(PathIn(folder, kIndexFile));
+bool Checkpoint::IsIn(const std::string& model) {
+  if (IsGgufPath(model)) return MayExist(model);
+  return MayExist(PathIn(model, kSingleFile)) || MayExist(PathIn(model, kIndexFile));
 }
 
-absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& folder) {
-  Checkpoint checkpoint(folder);
-  const std::string single = PathIn(folder, kSingleFile);
-  const std::string index = PathIn(folder, kIndexFile);
+absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& model) {
+  Checkpoint checkpoint(model);
+  const std::string single = PathIn(model, kSingleFile);
+  const std::string index = PathIn(model, kIndexFile);
   absl::Status added;
-  if (MayExist(single)) {
+  if (IsGgufPath(model)) {
+    added = checkpoint.AddGguf();
+  } else if (MayExist(single)) {
     added = checkpoint.AddSingleFile(single);
   } else if (MayExist(index)) {
     added = checkpoint.AddShards(index);
   } else {
-    added = absl::NotFoundError(absl::StrCat(folder, ": holds no weights; accepted: ", kSingleFile,
+    added = absl::NotFoundError(absl::StrCat(model, ": holds no weights; accepted: ", kSingleFile,
                                              " or ", kIndexFile, " with the files it names",
-                                             FoundInstead(folder)));
+                                             FoundInstead(model)));
   }
   if (!added.ok()) return added;
   return checkpoint;
 }
 
+void Checkpoint::AddFile(TensorFile file) {
+  for (const auto& [name, tensor] : file.contents().tensors) file_of_.emplace(name, files_.size());
+  files_.push_back(std::move(file));
+}
+
 absl::Status Checkpoint::AddSingleFile(const std::string& path) {
-  auto file = SafetensorsFile::Open(path);
+  auto file = OpenSafetensors(path);
   if (!file.ok()) return file.status();
-  for (const auto& [name, tensor] : file->contents().tensors) file_of_.emplace(name, 0);
-  files_.push_back(*std::move(file));
+  AddFile(*std::move(file));
   return absl::OkStatus();
+}
+
+absl::Status Checkpoint::AddGguf() {
+  auto gguf = GgufModel::Open(folder_);
+  if (!gguf.ok()) return gguf.status();
+  is_gguf_ = true;
+  for (TensorFile& file : gguf->TakeFiles()) AddFile(std::move(file));
+  return absl::OkStatus();
+}
+
+std::string Checkpoint::IndexName() const {
+  return files_.size() == 1 || is_gguf_ ? files_[0].path() : PathIn(folder_, kIndexFile);
 }
 
 absl::Status Checkpoint::AddShards(const std::string& index_path) {
@@ -165,7 +225,7 @@ absl::Status Checkpoint::AddShards(const std::string& index_path) {
   for (const auto& [tensor, file_name] : *file_names) {
     const auto [entry, is_new] = opened.emplace(file_name, files_.size());
     if (is_new) {
-      auto file = SafetensorsFile::Open(PathIn(folder_, file_name));
+      auto file = OpenSafetensors(PathIn(folder_, file_name));
       if (!file.ok()) {
         return absl::Status(file.status().code(),
                             absl::StrCat(file.status().message(), " (named by ", index_path, ")"));
@@ -185,13 +245,13 @@ absl::Status Checkpoint::AddShards(const std::string& index_path) {
 Checkpoint::Location Checkpoint::LocateStored(const std::string& name) const {
   const auto found = file_of_.find(name);
   if (found == file_of_.end()) return {};
-  const SafetensorsFile& file = files_[found->second];
+  const TensorFile& file = files_[found->second];
   return {&file, file.Find(name)};
 }
 
 Checkpoint::Location Checkpoint::Locate(const std::string& name) const {
   if (const Location stored = LocateStored(name); stored.tensor != nullptr) return stored;
-  for (const SafetensorsFile& file : files_) {
+  for (const TensorFile& file : files_) {
     const auto& metadata = file.contents().metadata;
     if (const auto alias = metadata.find(name); alias != metadata.end()) {
       return LocateStored(alias->second);
@@ -200,20 +260,34 @@ Checkpoint::Location Checkpoint::Locate(const std::string& name) const {
   return {};
 }
 
+std::string Checkpoint::PathOf(const std::string& name) const {
+  const Location found = Locate(name);
+  return found.file == nullptr ? "" : found.file->path();
+}
+
+void Checkpoint::Release(absl::Span<const std::byte> bytes) const {
+  for (const TensorFile& file : files_) {
+    const absl::Span<const std::byte> all = file.bytes();
+    if (all.data() <= bytes.data() && bytes.data() + bytes.size() <= all.data() + all.size()) {
+      return file.Release(bytes);
+    }
+  }
+}
+
 absl::StatusOr<Checkpoint::Location> Checkpoint::LocateChecked(const std::string& name,
                                                                MatrixShape expected,
                                                                const char* type) const {
   const Location found = Locate(name);
   if (found.tensor == nullptr) {
-    const std::string where = files_.size() == 1 ? files_[0].path() : PathIn(folder_, kIndexFile);
-    return absl::NotFoundError(absl::StrCat(where, ": tensor \"", name, "\" of shape ",
-                                            ShapeText(expected), " is missing"));
+    return absl::NotFoundError(absl::StrCat(IndexName(), ": tensor \"", name, "\" of shape ",
+                                            MatrixShapeText(expected), " is missing"));
   }
   const StoredTensor& tensor = *found.tensor;
   if (!HasShape(tensor, expected)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        found.file->path(), ": tensor \"", name, "\" has shape ", ShapeText(tensor.shape),
-        "; accepted: ", ShapeText(expected), ", as config.json has it"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(found.file->path(), ": tensor \"", name, "\" has shape ",
+                     ShapeText(tensor.shape), "; accepted: ", MatrixShapeText(expected),
+                     is_gguf_ ? ", as its metadata has it" : ", as config.json has it"));
   }
   if (!IsAccepted(tensor.type, type)) {
     return absl::InvalidArgumentError(
@@ -260,6 +334,13 @@ absl::Status Checkpoint::Read(const std::string& name, MatrixShape expected,
   const auto found = LocateChecked(name, expected, nullptr);
   if (!found.ok()) return found.status();
   const StoredTensor& tensor = *found->tensor;
+  if (tensor.type.is_in_blocks()) {
+    const MatrixShape shape = RowsOf(tensor, expected);
+    const TensorSlice rows = SliceOfRows(tensor, slice);
+    DecodeSlice(tensor, shape, rows, as, out);
+    found->file->Release(ExtentOfRows(tensor, shape, rows));
+    return absl::OkStatus();
+  }
   const size_t element_size = static_cast<size_t>(tensor.type.size);
   ForEachRun(expected, slice, element_size, tensor.bytes.data(),
              [&](const std::byte* in, int64_t first, int64_t count) {

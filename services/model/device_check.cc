@@ -16,6 +16,7 @@ std::string LackedOf(const LayerSpec& layer) {
   if (attention.qk_norm && attention.qk_norm_kind == QkNormKind::kOwnHeadLayer) {
     return "norms of queries and keys with weights for each head";
   }
+  if (attention.latent.has_value()) return "latents in place of keys and values";
   if (attention.sinks) return "attention sinks";
   if (attention.chunk > 0) return "chunks of attention";
   if (attention.clip > 0) return "clamped queries, keys and values";

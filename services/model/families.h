@@ -104,6 +104,12 @@ void MapGraniteMoe(JsonFields& fields, ModelConfig& config);
 // REQUIRES: SetLayers.
 void MapDeepseekMixtures(JsonFields& fields, ModelConfig& config);
 
+// ---- family_latent.cc: latent attention ----
+
+extern const TensorNames kDeepSeekNames;
+void MapDeepSeek(JsonFields& fields, ModelConfig& config);  // V2 and V3, Kimi K2
+void MapGlm4MoeLite(JsonFields& fields, ModelConfig& config);
+
 // ---- family_gemma.cc ----
 
 void MapGemma(JsonFields& fields, ModelConfig& config);

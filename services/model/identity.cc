@@ -6,7 +6,8 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
-#include "services/model/json_fields.h"
+#include "services/model/config_texts.h"
+#include "services/model/gguf_model.h"
 
 namespace sluice {
 namespace {
@@ -23,22 +24,21 @@ uint64_t Fnv1a(std::string_view text, uint64_t seed) {
 
 }  // namespace
 
-std::string ModelName(const std::string& folder) {
+std::string ModelName(const std::string& model) {
   std::error_code ignored;  // nowhere to be from: what is there names it
-  const std::filesystem::path path = std::filesystem::absolute(folder + "/", ignored);
+  if (IsGgufPath(model)) return GgufModelName(model);
+  const std::filesystem::path path = std::filesystem::absolute(model + "/", ignored);
   return path.lexically_normal().parent_path().filename().string();
 }
 
-absl::StatusOr<ModelIdentity> IdentifyModel(const std::string& folder,
+absl::StatusOr<ModelIdentity> IdentifyModel(const std::string& model,
                                             const ModelOverrides& overrides) {
-  absl::StatusOr<std::string> config = ReadTextFile(PathIn(folder, "config.json"));
-  if (!config.ok()) return config.status();
-  uint64_t hash = Fnv1a(*config, 0xcbf29ce484222325);
-  const absl::StatusOr<std::string> generation =
-      ReadTextFile(PathIn(folder, "generation_config.json"));
-  if (generation.ok()) hash = Fnv1a(*generation, hash);
+  const absl::StatusOr<ConfigTexts> texts = ReadConfigTexts(model);
+  if (!texts.ok()) return texts.status();
+  uint64_t hash = Fnv1a(texts->config, 0xcbf29ce484222325);
+  hash = Fnv1a(texts->generation, hash);
   hash = Fnv1a(overrides.rope_scaling, hash);
-  return ModelIdentity{ModelName(folder), absl::StrCat(absl::Hex(hash, absl::kZeroPad16))};
+  return ModelIdentity{ModelName(model), absl::StrCat(absl::Hex(hash, absl::kZeroPad16))};
 }
 
 }  // namespace sluice

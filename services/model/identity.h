@@ -16,16 +16,17 @@ struct ServedModel {
 };
 
 struct ModelIdentity {
-  std::string name;  // of the folder
+  std::string name;  // of the folder or GGUF file
   // Of its config.json, generation_config.json and the overrides; 16 hexadecimal digits.
   std::string fingerprint;
 };
 
-// The folder's own name, also of ".", of a path with a slash behind it and of "..".
-std::string ModelName(const std::string& folder);
+// The folder's own name, also of ".", of a path with a slash behind it and of ".."; that of a GGUF
+// file without its extension and the number of its part.
+std::string ModelName(const std::string& model);
 
-// NOT_FOUND where the folder has no config.json.
-absl::StatusOr<ModelIdentity> IdentifyModel(const std::string& folder,
+// NOT_FOUND where the folder has no config.json; errors of ReadConfigTexts.
+absl::StatusOr<ModelIdentity> IdentifyModel(const std::string& model,
                                             const ModelOverrides& overrides = {});
 
 }  // namespace sluice

@@ -12,6 +12,23 @@
 
 namespace sluice {
 
+// Latent attention (DeepSeek-AI 2024, "DeepSeek-V2"): the keys and values of all heads are linear
+// functions of one latent of a position, but for a rotated part of the key, which all heads share.
+// What is cached of a position is the latent and that part. Sizes are of one head where there are
+// several.
+struct LatentSpec {
+  int query_rank = 0;  // numbers of the latent that queries are a function of; 0: they have none
+  int rank = 0;        // numbers of the latent of keys and values; even, >= 2
+  int nope_dim = 0;    // elements of a query or key that are not rotated, >= 1
+  int rope_dim = 0;    // elements that are; even, >= 2
+  int value_dim = 0;   // elements of a value, >= 1
+  float norm_eps = 1e-6F;  // of the norms of both latents
+  bool bias = false;       // on the projections to both latents
+
+  int query_dim() const { return nope_dim + rope_dim; }
+  int stored_dim() const { return rank + rope_dim; }  // numbers cached of a position
+};
+
 // What normalises queries and keys, before they are rotated.
 enum class QkNormKind : uint8_t {
   kHeadRms,       // RMSNorm of every head by itself; all heads share weights [D]
@@ -43,6 +60,8 @@ struct AttentionSpec {
   float clip = 0;      // queries, keys and values are clamped to -clip .. clip, > 0; 0: they stay
   int chunk = 0;       // positions, >= 1: a query sees those of its own run of so many; 0: all
   bool sinks = false;  // each head has a score that takes part in the softmax and has no value
+  // None: queries, keys and values by head. Of all layers of a model or of none.
+  std::optional<LatentSpec> latent;
 };
 
 // down(activation(gate(x)) * up(x)), or down(activation(up(x))) without a gate.

@@ -12,8 +12,11 @@ namespace {
 // On the kind of device that keeps most of it.
 uint64_t BytesOf(const TensorSlice& slice, WeightFormat format) {
   const WeightFormatTraits& traits = TraitsOf(format);
-  const size_t row_bytes = std::max(RowBytes(traits.on_cpu, slice.columns.size()),
-                                    RowBytes(traits.on_gpu, slice.columns.size()));
+  size_t row_bytes = RowBytes(traits.on_cpu, slice.columns.size());
+  // GPUs keep formats with zero points as BF16; plans are of hosts, which do not.
+  if (!HasZeroPoints(format)) {
+    row_bytes = std::max(row_bytes, RowBytes(traits.on_gpu, slice.columns.size()));
+  }
   return static_cast<uint64_t>(slice.rows.size()) * row_bytes;
 }
 
@@ -25,8 +28,12 @@ bool IsOfTheSampler(TensorId tensor) {
   return tensor.role != TensorRole::kEmbedding && tensor.role != TensorRole::kPositions;
 }
 
-uint64_t KvBytes(int64_t layers, int64_t kv_heads, int head_dim, DType dtype) {
-  return uint64_t{2} * layers * kv_heads * KvVectorBytes(dtype, head_dim);
+// A latent is kept once, whatever the number of heads.
+uint64_t KvBytes(int64_t layers, int64_t kv_heads, const ModelConfig& config, DType dtype) {
+  if (const LatentSpec* latent = config.latent(); latent != nullptr) {
+    return layers * KvVectorBytes(dtype, latent->stored_dim());
+  }
+  return uint64_t{2} * layers * kv_heads * KvVectorBytes(dtype, config.head_dim);
 }
 
 }  // namespace
@@ -67,11 +74,15 @@ uint64_t HeadBytes(const ModelConfig& config, WeightFormat wanted) {
 }
 
 uint64_t KvBytesPerPosition(const ModelConfig& config, const ShardPlan& plan, DType dtype) {
-  return KvBytes(plan.layers.size(), plan.kv_heads.size(), config.head_dim, dtype);
+  return KvBytes(plan.layers.size(), plan.kv_heads.size(), config, dtype);
 }
 
 uint64_t KvBytesPerPosition(const ModelConfig& config, DType dtype) {
-  return KvBytes(config.num_layers(), config.num_kv_heads, config.head_dim, dtype);
+  return KvBytes(config.num_layers(), config.num_kv_heads, config, dtype);
+}
+
+int KvCopies(const ModelConfig& config, int num_ranks) {
+  return config.latent() != nullptr ? num_ranks : 1;
 }
 
 }  // namespace sluice

@@ -22,8 +22,10 @@ uint64_t ShardBytes(const ModelConfig& config, const ShardPlan& plan, WeightForm
 uint64_t HeadBytes(const ModelConfig& config, WeightFormat wanted);
 
 // Bytes of the keys and values of one position: in one shard, and over all layers and heads.
-// REQUIRES: IsKvType(dtype).
+// Latents count once in the latter, though every rank keeps them. REQUIRES: IsKvType(dtype).
 uint64_t KvBytesPerPosition(const ModelConfig& config, const ShardPlan& plan, DType dtype);
 uint64_t KvBytesPerPosition(const ModelConfig& config, DType dtype);
+// How many of `num_ranks` ranks keep the same keys and values: all of them with latent attention.
+int KvCopies(const ModelConfig& config, int num_ranks);
 
 }  // namespace sluice

@@ -2,14 +2,15 @@
 
 #include <algorithm>
 #include <climits>
-#include <filesystem>
 #include <limits>
-#include <system_error>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "services/model/config_texts.h"
+#include "services/model/gguf_model.h"
 #include "services/model/json_fields.h"
 #include "services/model/model_families.h"
+#include "services/model/published_model.h"
 #include "services/model/quantization_fields.h"
 #include "services/model/rope_fields.h"
 
@@ -102,16 +103,14 @@ int32_t ModelConfig::RopeLengthClass(int32_t length) const {
   return longest;
 }
 
-absl::StatusOr<ModelConfig> ParseModelConfig(const std::string& config_text,
-                                             const std::string& generation_text,
-                                             const std::string& source,
-                                             const ModelOverrides& overrides) {
-  const std::string config_path = PathIn(source, "config.json");
-  auto config_json = ParseJson(config_text, config_path);
+namespace {
+
+absl::StatusOr<ModelConfig> ParseTexts(const ConfigTexts& texts, const ModelOverrides& overrides) {
+  auto config_json = ParseJson(texts.config, texts.config_source);
   if (!config_json.ok()) return config_json.status();
   std::optional<nlohmann::json> text = TextConfig(*config_json);
   nlohmann::json& object = text.has_value() ? *text : *config_json;
-  JsonFields fields(config_path, object, text.has_value() ? "text_config." : "");
+  JsonFields fields(texts.config_source, object, text.has_value() ? "text_config." : "");
   const ModelFamily* family = FamilyOf(fields);
   if (family == nullptr) return fields.status();
   AddDefaults(*family, object);
@@ -126,32 +125,39 @@ absl::StatusOr<ModelConfig> ParseModelConfig(const std::string& config_text,
   }
   MapTokenIds(fields, config);
   if (!fields.status().ok()) return fields.status();
-  if (generation_text.empty()) return config;
+  if (texts.generation.empty()) return config;
 
-  const std::string generation_path = PathIn(source, "generation_config.json");
-  const auto generation_json = ParseJson(generation_text, generation_path);
+  const auto generation_json = ParseJson(texts.generation, texts.generation_source);
   if (!generation_json.ok()) return generation_json.status();
-  JsonFields generation_fields(generation_path, *generation_json);
+  JsonFields generation_fields(texts.generation_source, *generation_json);
   MapTokenIds(generation_fields, config);
   MapGenerationDefaults(generation_fields, config.generation);
   if (!generation_fields.status().ok()) return generation_fields.status();
   return config;
 }
 
-absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& folder,
+}  // namespace
+
+absl::StatusOr<ModelConfig> ParseModelConfig(const std::string& config_text,
+                                             const std::string& generation_text,
+                                             const std::string& source,
+                                             const ModelOverrides& overrides) {
+  return ParseTexts({.config = config_text,
+                     .generation = generation_text,
+                     .config_source = PathIn(source, "config.json"),
+                     .generation_source = PathIn(source, "generation_config.json")},
+                    overrides);
+}
+
+absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& model,
                                             const ModelOverrides& overrides) {
-  std::error_code ignored;  // an unreadable folder is refused with its first file
-  const std::filesystem::file_type kind = std::filesystem::status(folder, ignored).type();
-  if (kind != std::filesystem::file_type::directory && kind != std::filesystem::file_type::none) {
-    return absl::NotFoundError(absl::StrCat(
-        folder, ": no such folder; accepted: a folder with config.json and model.safetensors"));
-  }
-  const auto config_text = ReadTextFile(PathIn(folder, "config.json"));
-  if (!config_text.ok()) return config_text.status();
-  auto generation_text = ReadTextFile(PathIn(folder, "generation_config.json"));
-  if (absl::IsNotFound(generation_text.status())) generation_text = "";
-  if (!generation_text.ok()) return generation_text.status();
-  return ParseModelConfig(*config_text, *generation_text, folder, overrides);
+  const absl::StatusOr<ConfigTexts> texts = ReadConfigTexts(model);
+  if (!texts.ok()) return texts.status();
+  absl::StatusOr<ModelConfig> config = ParseTexts(*texts, overrides);
+  // What families add to the weights of norms, GGUF files have already.
+  if (config.ok() && IsGgufPath(model)) config->norm_weight_offset = 0;
+  if (config.ok()) DescribePublishedTensors(model, *config);
+  return config;
 }
 
 }  // namespace sluice

@@ -1,7 +1,7 @@
 // What a decoder model is: sizes, and a LayerSpec for each layer, which one decoder block reads
 // whatever the model's family. Read from a Hugging Face folder (config.json,
-// generation_config.json); the mapping of each model_type is a row of model_families.cc. A plain
-// value: copy it, share it read-only.
+// generation_config.json) or a GGUF file; the mapping of each model_type is a row of
+// model_families.cc. A plain value: copy it, share it read-only.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,9 @@
 #include "absl/status/statusor.h"
 #include "kernels/weight_format.h"
 #include "services/model/layer_spec.h"
+#include "services/model/published/scheme.h"
 #include "services/model/rope_config.h"
+#include "services/model/tensor_id.h"
 
 namespace sluice {
 
@@ -38,12 +40,22 @@ struct GenerationDefaults {
 };
 
 // How the files of a model hold its matrices where they are quantised. Those that `sluice quantize`
-// wrote: weight_rule.h says which of them, quantized_tensor.h how. FP8 files of others: as many as
-// the files hold so, published_fp8.h says how.
+// wrote: weight_rule.h says which of them, quantized_tensor.h how. Files of others: as many as the
+// files hold so, `scheme` says how.
 struct Quantization {
-  WeightFormat format = WeightFormat::kInt8;  // a quantised one
+  // A matrix that is kept in another format than FormatOf has for the others.
+  struct Exception {
+    TensorId tensor;
+    WeightFormat format;
+  };
+
+  // The format that keeps weights as the files have them; F32 where others' files have a layout that
+  // no quantised format holds.
+  WeightFormat format = WeightFormat::kInt8;
   std::string checkpoint_id;  // of the weights that the configuration belongs to; empty for others'
   bool published = false;     // the files are others'
+  PublishedScheme scheme;     // of others' files
+  std::vector<Exception> exceptions;  // of others' files
 };
 
 // A loaded config holds what the field comments promise; see LoadModelConfig.
@@ -83,6 +95,14 @@ struct ModelConfig {
 
   int query_width() const { return num_heads * head_dim; }  // Nq * D
   int kv_width() const { return num_kv_heads * head_dim; }  // Nkv * D
+  // Null where keys and values are by head. With it D is LatentSpec::query_dim() and Nkv is Nq.
+  const LatentSpec* latent() const {
+    return layers.front().attention.latent.has_value() ? &*layers.front().attention.latent
+                                                       : nullptr;
+  }
+  // Elements of the value of a head, and of those of all: what the output projection reads.
+  int value_dim() const { return latent() != nullptr ? latent()->value_dim : head_dim; }
+  int value_width() const { return num_heads * value_dim(); }
   int num_layers() const { return static_cast<int>(layers.size()); }
   // RopeConfig's questions, of all rotations together.
   bool depends_on_length() const;
@@ -95,14 +115,15 @@ struct ModelOverrides {
   std::string rope_scaling;
 };
 
-// Reads `folder`/config.json and, where it exists, `folder`/generation_config.json, whose token ids
-// win over those of config.json. Where config.json describes several models, such as one of text
-// and one of images, it is that of its `text_config`. Fields that no family here knows are ignored.
+// Reads config.json of the folder `model` and, where it exists, generation_config.json, whose token
+// ids win over those of config.json; or what a GGUF file `model` says in their place. Where
+// config.json describes several models, such as one of text and one of images, it is that of its
+// `text_config`. Fields that no family here knows are ignored.
 // Errors name the file, the field, its value and what is accepted: NOT_FOUND (folder or config.json
 // missing), INVALID_ARGUMENT (not JSON, a field missing, of the wrong type, out of range or at odds
 // with another), UNIMPLEMENTED (a model_type, activation, RoPE scaling or quantization that is not
 // known).
-absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& folder,
+absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& model,
                                             const ModelOverrides& overrides = {});
 
 // The same from the texts of the two files; an empty `generation_text` stands for no such file.

@@ -50,6 +50,10 @@ constexpr ModelFamily kFamilies[] = {
     {"gpt2", MapGpt2, &kGpt2Names, {}},
     {"gpt_neox", MapGptNeox, &kGptNeoxNames, {.turned_fraction = 0.25}},
     {"sluice_decoder", MapSluiceDecoder, &kLlamaNames, {}},
+    {"deepseek_v2", MapDeepSeek, &kDeepSeekNames, {}},
+    {"deepseek_v3", MapDeepSeek, &kDeepSeekNames, {}},
+    {"kimi_k2", MapDeepSeek, &kDeepSeekNames, {}},
+    {"glm4_moe_lite", MapGlm4MoeLite, &kDeepSeekNames, {}},
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "services/model/shown_bar.h"
 
 namespace sluice {
 namespace {
@@ -20,7 +21,7 @@ constexpr milliseconds kLineInterval{2000};
 ProgressOptions OnStderr(std::string what) {
   return {
       .what = std::move(what),
-      .terminal = isatty(STDERR_FILENO) == 1,
+      .terminal = ProgressBarsAllowed() && isatty(STDERR_FILENO) == 1,
       .write = [](std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); },
       .now = [] { return std::chrono::steady_clock::now(); },
       .columns = [] { return TerminalColumns(STDERR_FILENO); },
@@ -44,7 +45,9 @@ Progress::Progress(ProgressOptions options)
 
 Progress::~Progress() {
   const std::lock_guard lock(mutex_);
-  if (drawn_ && options_.terminal) options_.write("\n");
+  if (!drawn_ || !options_.terminal) return;
+  SetBarShown(false);
+  options_.write("\n");
 }
 
 void Progress::Expect(uint64_t bytes) {
@@ -75,6 +78,7 @@ void Progress::Draw() {
     return;
   }
   options_.write(bar_.Draw(share, text, options_.columns()));
+  SetBarShown(true);
 }
 
 }  // namespace sluice

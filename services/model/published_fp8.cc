@@ -16,23 +16,24 @@ namespace {
 
 constexpr char kType[] = "F8_E4M3";
 constexpr const char* kSuffixes[] = {kScaleSuffix, "_scale_inv"};
-// Outputs, and inputs, that share a scale where there are more than one for each.
-constexpr int64_t kBlock = 128;
-static_assert(kBlock % kWeightGroup == 0);
 
 // Where the scale of an element is found.
 class Scales {
  public:
   static absl::StatusOr<Scales> Find(const Checkpoint& checkpoint, const std::string& name,
-                                     MatrixShape matrix) {
+                                     MatrixShape matrix, MatrixShape block) {
     for (const char* suffix : kSuffixes) {
       const StoredTensor* tensor = checkpoint.Peek(absl::StrCat(name, suffix));
-      if (tensor != nullptr) return Of(*tensor, absl::StrCat(name, suffix), matrix, checkpoint);
+      if (tensor != nullptr)
+        return Of(*tensor, absl::StrCat(name, suffix), matrix, block, checkpoint);
     }
     return absl::NotFoundError(absl::StrCat(checkpoint.folder(), ": tensor \"", name, kSuffixes[0],
                                             "\" or \"", name, kSuffixes[1],
                                             "\" is missing: the scales of FP8 numbers"));
   }
+
+  // Whether another scale begins at a column.
+  bool ChangesAt(int64_t column) const { return column % columns_ == 0; }
 
   float At(int64_t row, int64_t column) const {
     const int64_t index = row / rows_ * columns_of_scales_ + column / columns_;
@@ -45,8 +46,10 @@ class Scales {
 
  private:
   static absl::StatusOr<Scales> Of(const StoredTensor& tensor, const std::string& name,
-                                   MatrixShape matrix, const Checkpoint& checkpoint) {
-    const auto blocks = [](int64_t size) { return (size + kBlock - 1) / kBlock; };
+                                   MatrixShape matrix, MatrixShape block,
+                                   const Checkpoint& checkpoint) {
+    const MatrixShape blocks{(matrix.rows + block.rows - 1) / block.rows,
+                             (matrix.columns + block.columns - 1) / block.columns};
     const auto has = [&](std::initializer_list<int64_t> shape) {
       return std::equal(shape.begin(), shape.end(), tensor.shape.begin(), tensor.shape.end(),
                         [](int64_t a, uint64_t b) { return static_cast<uint64_t>(a) == b; });
@@ -59,13 +62,13 @@ class Scales {
     if (is_readable && (has({matrix.rows}) || has({matrix.rows, 1}))) {
       return Scales(tensor, 1, matrix.columns, 1);
     }
-    if (is_readable && has({blocks(matrix.rows), blocks(matrix.columns)})) {
-      return Scales(tensor, kBlock, kBlock, blocks(matrix.columns));
+    if (is_readable && has({blocks.rows, blocks.columns})) {
+      return Scales(tensor, block.rows, block.columns, blocks.columns);
     }
     return absl::InvalidArgumentError(absl::StrCat(
         checkpoint.folder(), ": tensor \"", name, "\" is ", tensor.type.name, " of shape ",
         ShapeText(tensor.shape), "; accepted: F32, F16, BF16 of shape [1], [", matrix.rows,
-        ", 1] or [", blocks(matrix.rows), ", ", blocks(matrix.columns), "]"));
+        ", 1] or [", blocks.rows, ", ", blocks.columns, "]"));
   }
 
   Scales(const StoredTensor& tensor, int64_t rows, int64_t columns, int64_t columns_of_scales)
@@ -83,14 +86,14 @@ bool HasNoNumber(absl::Span<const std::byte> codes) {
   return found != 0;
 }
 
-// A part of a row as numbers, from `column` on. Scales change at multiples of kBlock.
+// A part of a row as numbers, from `column` on.
 std::vector<float> NumbersOf(absl::Span<const std::byte> codes, const Scales& scales, int64_t row,
                              int64_t column) {
   std::vector<float> numbers;
   numbers.reserve(codes.size());
   float scale = scales.At(row, column);
   for (const std::byte code : codes) {
-    if (column % kBlock == 0) scale = scales.At(row, column);
+    if (scales.ChangesAt(column)) scale = scales.At(row, column);
     numbers.push_back(scale * FloatFromFp8(static_cast<uint8_t>(code)));
     ++column;
   }
@@ -121,16 +124,16 @@ bool IsPublishedFp8(const Checkpoint& checkpoint, const std::string& name) {
 }
 
 absl::Status CheckPublishedFp8(const Checkpoint& checkpoint, const std::string& name,
-                               MatrixShape shape) {
+                               MatrixShape shape, MatrixShape block) {
   absl::Status found = checkpoint.FindOfType(name, shape, kType).status();
-  return found.ok() ? Scales::Find(checkpoint, name, shape).status() : found;
+  return found.ok() ? Scales::Find(checkpoint, name, shape, block).status() : found;
 }
 
 absl::Status ReadPublishedFp8(const Checkpoint& checkpoint, const std::string& name,
-                              MatrixShape shape, const TensorSlice& slice, WeightFormat as,
-                              absl::Span<std::byte> out) {
+                              MatrixShape shape, MatrixShape block, const TensorSlice& slice,
+                              WeightFormat as, absl::Span<std::byte> out) {
   SLUICE_CHECK(as == WeightFormat::kFp8 || !IsQuantized(as));
-  const auto scales = Scales::Find(checkpoint, name, shape);
+  const auto scales = Scales::Find(checkpoint, name, shape, block);
   if (!scales.ok()) return scales.status();
   std::vector<std::byte> codes(static_cast<size_t>(slice.size()));
   absl::Status status = checkpoint.Copy(name, shape, kType, slice, absl::MakeSpan(codes));

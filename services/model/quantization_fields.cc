@@ -5,6 +5,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "services/model/published_fields.h"
 #include "services/model/storage_type.h"
 
 namespace sluice {
@@ -96,52 +97,10 @@ Quantization ReadOurs(JsonFields& fields) {
   if (!IsCheckpointId(id)) {
     fields.Reject("checkpoint_id", absl::StrCat(kIdLength, " hexadecimal digits"));
   }
-  return {.format = format, .checkpoint_id = id};
-}
-
-constexpr auto kUnimplemented = absl::StatusCode::kUnimplemented;
-
-// FP8 in blocks (Qwen, DeepSeek), or with one scale for each matrix.
-void CheckFp8(JsonFields& fields) {
-  const nlohmann::json* block = fields.Get("weight_block_size");
-  if (block != nullptr && *block != nlohmann::json({128, 128})) {
-    fields.Reject("weight_block_size", "[128, 128]", kUnimplemented);
-  }
-  if (fields.String("fmt").value_or("e4m3") != "e4m3") {
-    fields.Reject("fmt", "\"e4m3\"", kUnimplemented);
-  }
-}
-
-// Whether a group of compressed-tensors has FP8 weights whose scales published_fp8.h knows.
-bool IsFp8Group(const nlohmann::json& group) {
-  if (!group.is_object() || !group.contains("weights")) return false;
-  const nlohmann::json& weights = group["weights"];
-  if (!weights.is_object()) return false;
-  const nlohmann::json bits = weights.value("num_bits", nlohmann::json());
-  const nlohmann::json type = weights.value("type", nlohmann::json());
-  const nlohmann::json strategy = weights.value("strategy", nlohmann::json());
-  return bits == 8 && type == "float" &&
-         (strategy == "tensor" || strategy == "channel" || strategy == "block");
-}
-
-void CheckCompressedTensors(JsonFields& fields) {
-  if (fields.String("format").value_or("") != "float-quantized") {
-    return fields.Reject("format", "\"float-quantized\"", kUnimplemented);
-  }
-  // Rotations of what goes into a matrix.
-  const nlohmann::json* transform = fields.Get("transform_config");
-  if (transform != nullptr && !transform->empty()) {
-    return fields.Reject("transform_config", "none", kUnimplemented);
-  }
-  const nlohmann::json* groups = fields.Get("config_groups");
-  if (groups != nullptr && groups->is_object() && !groups->empty() &&
-      std::all_of(groups->begin(), groups->end(), IsFp8Group)) {
-    return;
-  }
-  fields.Reject("config_groups",
-                "groups of weights with num_bits 8, type \"float\" and strategy \"tensor\", "
-                "\"channel\" or \"block\"",
-                kUnimplemented);
+  Quantization quantization;
+  quantization.format = format;
+  quantization.checkpoint_id = id;
+  return quantization;
 }
 
 }  // namespace
@@ -154,20 +113,13 @@ std::optional<Quantization> ReadQuantization(JsonFields& fields) {
   if (!fields.Has(kField)) return std::nullopt;
   JsonFields inner = fields.Inner(kField);
   const std::string method = inner.String("quant_method").value_or("");
-  Quantization quantization{.format = WeightFormat::kFp8, .checkpoint_id = "", .published = true};
+  Quantization quantization;
   if (method == kMethod) {
     quantization = ReadOurs(inner);
-  } else if (method == "fp8") {
-    CheckFp8(inner);
-  } else if (method == "compressed-tensors") {
-    CheckCompressedTensors(inner);
-  } else if (method != "fbgemm_fp8") {
-    inner.Reject("quant_method",
-                 absl::StrCat("\"sluice\", which `sluice quantize` writes, \"fp8\", "
-                              "\"fbgemm_fp8\", \"compressed-tensors\"; of a model that was "
-                              "quantized otherwise serve the original, with --weights ",
-                              QuantizedTypeNames(", ", " or ")),
-                 kUnimplemented);
+  } else {
+    quantization.published = true;
+    quantization.scheme = ReadPublishedScheme(inner, method);
+    quantization.format = NativeFormatOf(quantization.scheme);
   }
   fields.Adopt(inner);
   return quantization;

@@ -18,9 +18,8 @@ inline constexpr char kCheckpointIdKey[] = "sluice.checkpoint_id";
 std::string CheckpointIdText(uint64_t hash);
 
 // What the files hold; nothing where the configuration has no quantization_config. Errors go to
-// `fields`: a quant_method other than Sluice's own and those of published_fp8.h, or one of those with
-// something else than FP8 (UNIMPLEMENTED), a version, a group size or a number of bits that is not
-// known, no checkpoint_id.
+// `fields`: those of published_fields.h for the methods of others; of Sluice's own a version, a
+// group size or a number of bits that is not known, no checkpoint_id.
 std::optional<Quantization> ReadQuantization(JsonFields& fields);
 
 // The inverse. `kept`: names of the matrices that are not quantised.

@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/check.h"
+#include "services/model/gguf_model.h"
 #include "services/model/json_fields.h"
 #include "services/model/new_folder.h"
 #include "services/model/quantization_fields.h"
@@ -221,6 +222,12 @@ absl::Status QuantizedWriter::WriteConfig() const {
 
 absl::StatusOr<QuantizeResult> QuantizeModel(const QuantizeOptions& options, Progress* progress) {
   SLUICE_CHECK(IsQuantized(options.format) && options.num_threads >= 1);
+  if (IsGgufPath(options.model)) {
+    return absl::UnimplementedError(
+        absl::StrCat(options.model,
+                     ": is a GGUF file; accepted: a folder with config.json and model.safetensors, "
+                     "such as the one that it was made from"));
+  }
   const auto config = LoadModelConfig(options.model);
   if (!config.ok()) return config.status();
   if (config->quantization.has_value()) {

@@ -37,6 +37,9 @@ struct RopeConfig {
   double beta_fast = 32;
   double beta_slow = 1;
   bool truncate = true;  // the blended band ends at whole pairs
+  // What latent attention multiplies its scale with: of all elements of a query, not only of those
+  // that are turned, so it is no matter of cosines and sines. >= 1.
+  double latent_scale = 1;
 
   // kLlama3: the same two limits.
   double high_freq_factor = 4;

@@ -134,6 +134,7 @@ class ScalingReader {
     const bool has_both = mscale > 0 && mscale_all_dim > 0;
     rope_.attention_factor = AttentionFactor().value_or(
         has_both ? temperature(mscale) / temperature(mscale_all_dim) : temperature(1));
+    rope_.latent_scale = temperature(mscale_all_dim) * temperature(mscale_all_dim);
   }
 
   void ReadLlama3() {
@@ -224,12 +225,14 @@ void RefuseTablesByLayer(JsonFields& scaling, const nlohmann::json& object) {
 }
 
 void MapDim(JsonFields& fields, double fraction, const ModelConfig& config, RopeConfig& rope) {
-  const int dim = static_cast<int>(config.head_dim * fraction);
+  const LatentSpec* const latent = config.latent();
+  const int width = latent != nullptr ? latent->rope_dim : config.head_dim;
+  const int dim = static_cast<int>(width * fraction);
   rope.dim = dim;
   if (dim >= 2 && dim % 2 == 0) return;
   const std::string accepted = "an even head_dim, as rotary positions turn pairs";
   if (fraction != 1) {
-    fields.Fail(absl::StrCat("rotary positions would turn ", dim, " of ", config.head_dim,
+    fields.Fail(absl::StrCat("rotary positions would turn ", dim, " of ", width,
                              " elements of a head, ", fraction,
                              " of them; accepted: an even number of at least 2"));
   } else if (fields.Has("head_dim")) {
@@ -336,6 +339,11 @@ void MapRope(JsonFields& fields, const RopeDefaults& defaults, JsonFields* scali
     if (is_read) RefuseTablesByLayer(*own, *fields.Get(name));
     MapOneRope(fields, defaults, own.has_value() ? &*own : nullptr, scaling, rope, config);
     if (has_local && fields.status().ok()) MapLocalRope(fields, defaults, config);
+  }
+  for (LayerSpec& layer : config.layers) {
+    if (layer.attention.latent.has_value()) {
+      layer.attention.scale *= static_cast<float>(rope.latent_scale);
+    }
   }
   if (own.has_value()) fields.Adopt(*own);
   if (scaling != nullptr) fields.Adopt(*scaling);

@@ -54,7 +54,7 @@ class Parser {
   Parser(absl::Span<const std::byte> file, const std::string& source)
       : file_(file), source_(source) {}
 
-  absl::StatusOr<SafetensorsContents> Parse();
+  absl::StatusOr<TensorFileContents> Parse();
 
  private:
   absl::StatusOr<std::string> HeaderText();
@@ -73,11 +73,11 @@ class Parser {
   const absl::Span<const std::byte> file_;
   const std::string& source_;
   absl::Span<const std::byte> data_;
-  SafetensorsContents contents_;
+  TensorFileContents contents_;
   std::vector<std::pair<Offsets, const std::string*>> placed_;  // names borrow from contents_
 };
 
-absl::StatusOr<SafetensorsContents> Parser::Parse() {
+absl::StatusOr<TensorFileContents> Parser::Parse() {
   const auto text = HeaderText();
   if (!text.ok()) return text.status();
   data_ = file_.subspan(kPrefixBytes + text->size());
@@ -222,19 +222,12 @@ absl::Status Parser::CheckCoverage() const {
 
 }  // namespace
 
-std::string ShapeText(absl::Span<const uint64_t> shape) {
-  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
-}
-
-absl::StatusOr<SafetensorsContents> ParseSafetensors(absl::Span<const std::byte> file,
-                                                     const std::string& source) {
+absl::StatusOr<TensorFileContents> ParseSafetensors(absl::Span<const std::byte> file,
+                                                    const std::string& source) {
   return Parser(file, source).Parse();
 }
 
-SafetensorsFile::SafetensorsFile(MappedFile file, SafetensorsContents contents)
-    : file_(std::move(file)), contents_(std::move(contents)) {}
-
-absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
+absl::StatusOr<TensorFile> OpenSafetensors(const std::string& path) {
   auto file = MappedFile::Open(path);
   if (!file.ok()) return file.status();
   const std::string_view beginning(reinterpret_cast<const char*>(file->bytes().data()),
@@ -242,12 +235,7 @@ absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
   if (absl::Status real = CheckIsNoStandIn(beginning, path); !real.ok()) return real;
   auto contents = ParseSafetensors(file->bytes(), path);
   if (!contents.ok()) return contents.status();
-  return SafetensorsFile(*std::move(file), *std::move(contents));
-}
-
-const StoredTensor* SafetensorsFile::Find(const std::string& name) const {
-  const auto found = contents_.tensors.find(name);
-  return found == contents_.tensors.end() ? nullptr : &found->second;
+  return TensorFile(*std::move(file), *std::move(contents));
 }
 
 }  // namespace sluice

@@ -129,7 +129,7 @@ absl::StatusOr<ShardPlan> MakeShardPlan(const ModelConfig& config,
   plan.layers = EvenPart(config.num_layers(), placement.num_stages, placement.stage);
   plan.heads = EvenPart(config.num_heads, ranks, placement.rank);
   plan.kv_heads = KvHeadsOf(config, plan.heads);
-  plan.o_proj = SlicesOf(NumReductionSlices(config.num_heads), config.query_width(), placement);
+  plan.o_proj = SlicesOf(NumReductionSlices(config.num_heads), config.value_width(), placement);
   return plan;
 }
 

@@ -46,7 +46,7 @@ struct ShardPlan {
   IndexRange heads;        // of [0, Nq)
   IndexRange kv_heads;     // of [0, Nkv): exactly those that `heads` read. Ranks share one where
                            // there are fewer KV heads than ranks; each keeps its own copy
-  ReductionSlices o_proj;  // K = Nq * D, cut between heads
+  ReductionSlices o_proj;  // K = the values of all heads, cut between heads
 
   // REQUIRES: the width of one of the model's dense MLPs, each of which is cut by itself.
   MlpPart MlpOf(int width) const;

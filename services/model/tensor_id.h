@@ -52,9 +52,20 @@ enum class TensorRole : uint8_t {
   kSharedScore,  // [1, H]: whose sigmoid weighs the shared expert
 
   kSinks,  // [Nq]
+
+  // Of latent attention (LatentSpec), which has no K and V, and Q only where queries have no
+  // latent. The input of O is then the values of all heads.
+  kQA,       // [query_rank, H]
+  kQANorm,   // [query_rank]
+  kQB,       // [Nq * query_dim, query_rank]
+  kKvA,      // [rank + rope_dim, H]: to the latent, and to the key that all heads share
+  kKvANorm,  // [rank]
+  kKvB,      // [Nq * (nope_dim + value_dim), rank]: each head's key, then its value
+  kQABias,   // [query_rank]
+  kKvABias,  // [rank + rope_dim]
 };
 inline constexpr TensorRole kFirstLayerRole = TensorRole::kAttentionNorm;
-inline constexpr int kNumTensorRoles = static_cast<int>(TensorRole::kSinks) + 1;
+inline constexpr int kNumTensorRoles = static_cast<int>(TensorRole::kKvABias) + 1;
 
 struct TensorId {
   TensorRole role = TensorRole::kEmbedding;

@@ -86,6 +86,22 @@ TensorName NameIn(const TensorNames& names, TensorId tensor) {
       return {names.shared_score, kWeightSuffix};
     case TensorRole::kSinks:
       return {names.sinks, ""};
+    case TensorRole::kQA:
+      return {names.q_a, kWeightSuffix};
+    case TensorRole::kQANorm:
+      return {names.q_a_norm, kWeightSuffix};
+    case TensorRole::kQB:
+      return {names.q_b, kWeightSuffix};
+    case TensorRole::kKvA:
+      return {names.kv_a, kWeightSuffix};
+    case TensorRole::kKvANorm:
+      return {names.kv_a_norm, kWeightSuffix};
+    case TensorRole::kKvB:
+      return {names.kv_b, kWeightSuffix};
+    case TensorRole::kQABias:
+      return {names.q_a, kBiasSuffix};
+    case TensorRole::kKvABias:
+      return {names.kv_a, kBiasSuffix};
   }
   SLUICE_CHECK(false);
   return {};

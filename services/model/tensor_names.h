@@ -40,6 +40,13 @@ struct TensorNames {
   const char* q_norm = nullptr;
   const char* k_norm = nullptr;
   const char* o = nullptr;
+  // Of latent attention.
+  const char* q_a = nullptr;
+  const char* q_a_norm = nullptr;
+  const char* q_b = nullptr;
+  const char* kv_a = nullptr;
+  const char* kv_a_norm = nullptr;
+  const char* kv_b = nullptr;
   const char* mlp_norm = nullptr;
   const char* gate = nullptr;
   const char* up = nullptr;
@@ -68,6 +75,9 @@ struct TensorNames {
   ExpertStack experts = ExpertStack::kNone;
   bool choice_bias_is_row = false;  // stored as [1, E]
   bool transposed = false;          // projections are stored as [inputs, outputs]
+  // Rows i and i + D / 2 of each head of q and k, biases as well, are neighbours, as a rotation of
+  // neighbouring pairs wants them.
+  bool paired_rows = false;
   // Some files leave it out of every name but the head's.
   const char* optional_prefix = "";
 };

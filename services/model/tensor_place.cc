@@ -1,5 +1,7 @@
 #include "services/model/tensor_place.h"
 
+#include <algorithm>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -21,10 +23,17 @@ bool IsNormWeight(TensorRole role) {
     case TensorRole::kKNorm:
     case TensorRole::kAttentionPostNorm:
     case TensorRole::kMlpPostNorm:
+    case TensorRole::kQANorm:
+    case TensorRole::kKvANorm:
       return true;
     default:
       return false;
   }
+}
+
+bool IsRotated(TensorRole role) {
+  return role == TensorRole::kQ || role == TensorRole::kK || role == TensorRole::kQBias ||
+         role == TensorRole::kKBias;
 }
 
 }  // namespace
@@ -35,6 +44,16 @@ TensorPlace TensorPlace::Whole() const {
   whole.first_row = 0;
   whole.run = whole.stride = stored.rows;
   return whole;
+}
+
+IndexRange TensorPlace::StoredRows(int64_t row, int64_t most) const {
+  const int64_t in_run = row % run;
+  const int64_t first = first_row + row / run * stride + in_run;
+  if (paired == 0) return {first, first + std::min(run - in_run, most)};
+  const int64_t in_head = first % paired;
+  const int64_t pair = in_head % (paired / 2);
+  const int64_t neighbour = first - in_head + 2 * pair + (in_head >= paired / 2 ? 1 : 0);
+  return {neighbour, neighbour + 1};
 }
 
 TensorPlace TensorPlace::Row(int64_t row) const {
@@ -160,6 +179,7 @@ TensorPlace TensorPlaces::Of(TensorId tensor) const {
   }
   place.is_norm_weight = IsNormWeight(tensor.role);
   place.quantized = StoredQuantized(tensor);
+  if (names_->paired_rows && IsRotated(tensor.role)) place.paired = config_.head_dim;
   // Files of `sluice quantize` have them in one.
   place.rows_apart = shape.columns > 1 && absl::StrContains(place.name, '*') && !AreOwn();
   // A tied head is the embedding, unless it is stored once more for being quantised.

@@ -25,6 +25,8 @@ struct TensorPlace {
   int64_t first_row = 0;
   int64_t run = 0;
   int64_t stride = 0;
+  // Not 0: within each such run of stored rows, rows i and i + paired / 2 are neighbours.
+  int64_t paired = 0;
   bool transposed = false;
   bool stacked = false;  // with those of other experts
   bool is_norm_weight = false;
@@ -34,6 +36,8 @@ struct TensorPlace {
 
   // All of the stored tensor, whatever else is fused into it; of stacked experts one alone.
   TensorPlace Whole() const;
+  // Rows from `row` on, at most `most`, that lie together in the stored tensor.
+  IndexRange StoredRows(int64_t row, int64_t most) const;
   // Of the file's tensor.
   MatrixShape FileShape() const {
     return transposed ? MatrixShape{stored.columns, stored.rows, matrices}

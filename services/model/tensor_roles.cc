@@ -25,6 +25,31 @@ bool HasMlpRole(TensorRole role, const DenseMlpSpec& mlp) {
   }
 }
 
+// REQUIRES: a role of attention's projections, or a norm or bias that only latent attention has.
+bool HasProjection(TensorRole role, const AttentionSpec& attention) {
+  if (!attention.latent.has_value()) {
+    return role == TensorRole::kQ || role == TensorRole::kK || role == TensorRole::kV;
+  }
+  const LatentSpec& latent = *attention.latent;
+  switch (role) {
+    case TensorRole::kK:
+    case TensorRole::kV:
+      return false;
+    case TensorRole::kQ:
+      return latent.query_rank == 0;
+    case TensorRole::kQA:
+    case TensorRole::kQANorm:
+    case TensorRole::kQB:
+      return latent.query_rank > 0;
+    case TensorRole::kQABias:
+      return latent.query_rank > 0 && latent.bias;
+    case TensorRole::kKvABias:
+      return latent.bias;
+    default:
+      return true;
+  }
+}
+
 // REQUIRES: a role that not every MLP has.
 bool HasMlpTensor(TensorId tensor, const DenseMlpSpec& mlp) {
   return tensor.expert < 0 && HasMlpRole(tensor.role, mlp);
@@ -153,6 +178,18 @@ bool HasTensor(TensorId tensor, const ModelConfig& config) {
     case TensorRole::kKNormBias:
       return config.layers[tensor.layer].attention.qk_norm &&
              config.layers[tensor.layer].attention.qk_norm_kind == QkNormKind::kHeadLayer;
+    case TensorRole::kQ:
+    case TensorRole::kK:
+    case TensorRole::kV:
+    case TensorRole::kQA:
+    case TensorRole::kQANorm:
+    case TensorRole::kQB:
+    case TensorRole::kKvA:
+    case TensorRole::kKvANorm:
+    case TensorRole::kKvB:
+    case TensorRole::kQABias:
+    case TensorRole::kKvABias:
+      return HasProjection(tensor.role, config.layers[tensor.layer].attention);
     case TensorRole::kGate:
     case TensorRole::kUp:
     case TensorRole::kDown:
@@ -200,6 +237,33 @@ std::vector<TensorId> AllTensors(const ModelConfig& config) {
   return tensors;
 }
 
+namespace {
+
+// REQUIRES: a role of latent attention alone.
+MatrixShape LatentShapeOf(TensorRole role, const ModelConfig& config) {
+  const LatentSpec& latent = *config.latent();
+  switch (role) {
+    case TensorRole::kQA:
+      return {latent.query_rank, config.hidden_size};
+    case TensorRole::kQANorm:
+    case TensorRole::kQABias:
+      return {latent.query_rank, 1};
+    case TensorRole::kQB:
+      return {config.query_width(), latent.query_rank};
+    case TensorRole::kKvA:
+      return {latent.stored_dim(), config.hidden_size};
+    case TensorRole::kKvABias:
+      return {latent.stored_dim(), 1};
+    case TensorRole::kKvANorm:
+      return {latent.rank, 1};
+    default:
+      SLUICE_CHECK(role == TensorRole::kKvB);
+      return {int64_t{config.num_heads} * (latent.nope_dim + latent.value_dim), latent.rank};
+  }
+}
+
+}  // namespace
+
 MatrixShape ShapeOf(TensorId tensor, const ModelConfig& config) {
   const int64_t hidden = config.hidden_size;
   switch (tensor.role) {
@@ -234,7 +298,7 @@ MatrixShape ShapeOf(TensorId tensor, const ModelConfig& config) {
     case TensorRole::kV:
       return {config.kv_width(), hidden};
     case TensorRole::kO:
-      return {hidden, config.query_width()};
+      return {hidden, config.value_width()};
     case TensorRole::kGate:
     case TensorRole::kUp:
     case TensorRole::kSharedGate:
@@ -260,6 +324,15 @@ MatrixShape ShapeOf(TensorId tensor, const ModelConfig& config) {
       return {1, hidden};
     case TensorRole::kSinks:
       return {config.num_heads, 1};
+    case TensorRole::kQA:
+    case TensorRole::kQANorm:
+    case TensorRole::kQB:
+    case TensorRole::kKvA:
+    case TensorRole::kKvANorm:
+    case TensorRole::kKvB:
+    case TensorRole::kQABias:
+    case TensorRole::kKvABias:
+      return LatentShapeOf(tensor.role, config);
   }
   SLUICE_CHECK(false);
   return {};
@@ -269,8 +342,12 @@ TensorSlice SliceOf(TensorId tensor, const ModelConfig& config, const ShardPlan&
   TensorSlice slice = WholeOf(ShapeOf(tensor, config));
   switch (tensor.role) {
     case TensorRole::kQ:
+    case TensorRole::kQB:
     case TensorRole::kQBias:
       slice.rows = Scaled(plan.heads, config.head_dim);
+      break;
+    case TensorRole::kKvB:
+      slice.rows = Scaled(plan.heads, config.latent()->nope_dim + config.latent()->value_dim);
       break;
     case TensorRole::kK:
     case TensorRole::kV:
@@ -285,7 +362,7 @@ TensorSlice SliceOf(TensorId tensor, const ModelConfig& config, const ShardPlan&
       slice.rows = QkNormRows(QkNormOf(tensor, config), plan.kv_heads, config.head_dim);
       break;
     case TensorRole::kO:
-      slice.columns = Scaled(plan.heads, config.head_dim);
+      slice.columns = Scaled(plan.heads, config.value_dim());
       break;
     case TensorRole::kGate:
     case TensorRole::kUp:

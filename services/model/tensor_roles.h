@@ -31,7 +31,8 @@ MlpPart MlpPartOf(TensorId tensor, const ModelConfig& config, const ShardPlan& p
 // The part of a tensor that the shard of this plan holds: rows of q, k, v, gate and up and of their
 // biases and of norms that have weights for each head, columns of o and down, all of the other
 // norms, of routers and of the biases of o and down (which are added once: after the ranks' sums
-// or, those of experts, by the first rank).
+// or, those of experts, by the first rank). Of latent attention rows
+// of q_b and kv_b, and all that makes the latents.
 TensorSlice SliceOf(TensorId tensor, const ModelConfig& config, const ShardPlan& plan);
 
 }  // namespace sluice

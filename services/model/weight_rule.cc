@@ -1,5 +1,7 @@
 #include "services/model/weight_rule.h"
 
+#include <optional>
+
 #include "kernels/check.h"
 #include "services/model/shard_plan.h"
 
@@ -18,16 +20,32 @@ int64_t RunOf(TensorId tensor, const ModelConfig& config) {
 }
 
 WeightFormat InGroups(WeightFormat wanted, int64_t run) {
-  return run % TraitsOf(wanted).group != 0 ? WeightFormat::kBF16 : wanted;
+  while (run % TraitsOf(wanted).group != 0) wanted = TraitsOf(wanted).ungrouped;
+  return wanted;
 }
 
-bool IsPublished(const ModelConfig& config) {
-  return config.quantization.has_value() && config.quantization->published;
+// Whether others wrote the files, and their weights are kept as they are.
+bool IsAsPublished(const ModelConfig& config, WeightFormat wanted) {
+  return config.quantization.has_value() && config.quantization->published &&
+         config.quantization->format == wanted;
+}
+
+// The format of a matrix that is none of the rule.
+std::optional<WeightFormat> ExceptionFor(TensorId tensor, const Quantization& quantization) {
+  for (const Quantization::Exception& exception : quantization.exceptions) {
+    if (exception.tensor == tensor) return exception.format;
+  }
+  return std::nullopt;
 }
 
 }  // namespace
 
 WeightFormat FormatOf(TensorId tensor, const ModelConfig& config, WeightFormat wanted) {
+  const bool as_published = IsAsPublished(config, wanted);
+  if (as_published) {
+    const auto exception = ExceptionFor(tensor, *config.quantization);
+    if (exception.has_value()) return *exception;
+  }
   switch (tensor.role) {
     case TensorRole::kEmbedding:
     case TensorRole::kPositions:
@@ -36,8 +54,10 @@ WeightFormat FormatOf(TensorId tensor, const ModelConfig& config, WeightFormat w
     case TensorRole::kKNorm:
       return WeightFormat::kF32;
     case TensorRole::kHead:
-      if (wanted == WeightFormat::kFp8 && IsPublished(config)) return WeightFormat::kBF16;
+      if (as_published && IsQuantized(wanted)) return WeightFormat::kBF16;
       return InGroups(TraitsOf(wanted).head, config.hidden_size);
+    case TensorRole::kKvB:
+      return IsQuantized(wanted) ? WeightFormat::kBF16 : wanted;
     case TensorRole::kRouter:
     case TensorRole::kSharedScore:
       return WeightFormat::kF32;

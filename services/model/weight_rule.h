@@ -20,13 +20,19 @@ namespace sluice {
 //   routers               F32    F32    F32    F32    F32    small, and a rounded one chooses
 //                                                            other experts
 //
+// The map from latents to keys and values (kKvB) is BF16 where a quantised format was wanted:
+// attention multiplies one half of it transposed, across the groups that share a scale.
+//
 // A matrix that cannot be cut into groups of inputs that share a scale is kept as BF16 where a
 // quantised format was wanted. What counts are the runs of K that the reduction tree of
 // shard_plan.h adds up: a rank holds some of them, and none may begin within a group. They depend
 // on the model alone, not on the number of ranks.
 //
-// The head of a model that others published in FP8 is BF16 where FP8 was wanted: they leave it
-// alone.
+// A matrix of a format with zero points is kept in smaller groups first, and where there are none as
+// F32, so that nothing is lost.
+//
+// The head of a model that others quantised is BF16 where their format was wanted: they leave it
+// alone. What their files hold in another way is kept as config.quantization->exceptions say.
 WeightFormat FormatOf(TensorId tensor, const ModelConfig& config, WeightFormat wanted);
 
 }  // namespace sluice

@@ -1,13 +1,16 @@
 #include "services/model/weights.h"
 
-#include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "kernels/check.h"
+#include "services/model/gguf_names.h"
 #include "services/model/model_families.h"
 #include "services/model/published_fp8.h"
+#include "services/model/published_model.h"
 #include "services/model/quantization_fields.h"
 #include "services/model/quantized_tensor.h"
 #include "services/model/tensor_layout.h"
@@ -25,18 +28,6 @@ size_t BytesIn(WeightFormat format, const TensorSlice& slice) {
 
 std::vector<std::byte> RoomFor(WeightFormat format, const TensorSlice& slice) {
   return std::vector<std::byte>(BytesIn(format, slice));
-}
-
-// Rows from one format to another, by way of their numbers. One of the two may be F32.
-void Recode(WeightFormat from, absl::Span<const std::byte> in, WeightFormat to, int64_t columns,
-            absl::Span<std::byte> out) {
-  const size_t in_bytes = RowBytes(from, columns);
-  const size_t out_bytes = RowBytes(to, columns);
-  std::vector<float> row(static_cast<size_t>(columns));
-  for (; !in.empty(); in.remove_prefix(in_bytes), out.remove_prefix(out_bytes)) {
-    DecodeRow(from, in.first(in_bytes), absl::MakeSpan(row));
-    EncodeRow(to, row, out.first(out_bytes));
-  }
 }
 
 absl::Status Named(const std::string& folder, const TensorPlace& place,
@@ -60,7 +51,9 @@ absl::StatusOr<WeightSource> WeightSource::Open(const std::string& folder,
   if (!checkpoint.ok()) return checkpoint.status();
   const ModelFamily* family = FindModelFamily(config.model_type);
   SLUICE_CHECK(family != nullptr);  // or the configuration would not have loaded
-  TensorPlaces places(config, *family->names, *checkpoint);
+  const TensorNames& names =
+      checkpoint->is_gguf() ? GgufTensorNames(config, *checkpoint) : *family->names;
+  TensorPlaces places(config, names, *checkpoint);
   WeightSource source(config, std::move(places), *std::move(checkpoint), progress);
   if (absl::Status checked = source.CheckIdentity(); !checked.ok()) return checked;
   if (absl::Status checked = source.CheckTensors(); !checked.ok()) return checked;
@@ -70,7 +63,7 @@ absl::StatusOr<WeightSource> WeightSource::Open(const std::string& folder,
 // That quantised weights and configuration were written together, and plain ones are none.
 absl::Status WeightSource::CheckIdentity() const {
   const auto& quantization = config_.quantization;
-  for (const SafetensorsFile& file : checkpoint_.files()) {
+  for (const TensorFile& file : checkpoint_.files()) {
     const auto& metadata = file.contents().metadata;
     const auto found = metadata.find(kCheckpointIdKey);
     if (found == metadata.end()) {
@@ -96,14 +89,42 @@ absl::Status WeightSource::CheckIdentity() const {
 }
 
 // Whether what is there is FP8 as others write it.
-bool WeightSource::IsPublished(const TensorPlace& place) const {
+bool WeightSource::IsPublishedFp8(const TensorPlace& place) const {
   return config_.quantization.has_value() && config_.quantization->published && !place.transposed &&
-         IsPublishedFp8(checkpoint_, place.name);
+         config_.quantization->scheme.layout == PublishedLayout::kFp8 &&
+         sluice::IsPublishedFp8(checkpoint_, place.name);
 }
 
-absl::Status WeightSource::CheckTensors() const {
+const PublishedMatrix* WeightSource::PublishedAt(const TensorPlace& place) const {
+  const auto found = published_.find(place.name);
+  return found == published_.end() ? nullptr : found->second.get();
+}
+
+// REQUIRES: IsPublishedFp8().
+MatrixShape WeightSource::Fp8Block() const {
+  return {config_.quantization->scheme.block_rows, config_.quantization->scheme.block_columns};
+}
+
+// Opens the matrix, if others quantised it.
+absl::Status WeightSource::OpenPublished(const TensorPlace& place) {
+  const auto& quantization = config_.quantization;
+  if (!quantization.has_value() || !quantization->published) return absl::OkStatus();
+  if (place.transposed || place.stacked || PublishedAt(place) != nullptr) return absl::OkStatus();
+  const PackedFiles files = PackedFilesOf(checkpoint_);
+  if (!PublishedMatrix::IsIn(files, place.name, quantization->scheme)) return absl::OkStatus();
+  auto matrix = PublishedMatrix::Open(files, place.name, place.stored.rows, place.stored.columns,
+                                      quantization->scheme);
+  if (!matrix.ok()) return matrix.status();
+  stores_by_input_ = stores_by_input_ || (*matrix)->IsStoredByInput();
+  published_.emplace(place.name, *std::move(matrix));
+  return absl::OkStatus();
+}
+
+absl::Status WeightSource::CheckTensors() {
   for (const TensorId tensor : AllTensors(config_)) {
-    if (absl::Status found = CheckPlace(places_.Of(tensor)); !found.ok()) return found;
+    const TensorPlace place = places_.Of(tensor);
+    if (absl::Status opened = OpenPublished(place); !opened.ok()) return opened;
+    if (absl::Status found = CheckPlace(place); !found.ok()) return found;
   }
   return absl::OkStatus();
 }
@@ -116,7 +137,10 @@ absl::Status WeightSource::CheckPlace(const TensorPlace& place) const {
     }
     return found;
   }
-  if (IsPublished(place)) return CheckPublishedFp8(checkpoint_, place.name, place.stored);
+  if (PublishedAt(place) != nullptr) return absl::OkStatus();
+  if (IsPublishedFp8(place)) {
+    return CheckPublishedFp8(checkpoint_, place.name, place.stored, Fp8Block());
+  }
   if (!place.quantized.has_value()) {
     return checkpoint_.Find(place.name, place.FileShape()).status();
   }
@@ -137,25 +161,49 @@ absl::StatusOr<WeightFormat> WeightSource::Resolve(WeightType type) const {
   }
   const auto& quantization = config_.quantization;
   if (quantization.has_value()) return quantization->format;
-  const DType stored = StoredType(places_.Of({TensorRole::kQ, 0}));
+  TensorId id{TensorRole::kQ, 0};
+  if (!HasTensor(id, config_)) id.role = TensorRole::kQA;
+  const TensorPlace query = places_.Of(id);
+  // The nearest format that holds their numbers exactly.
+  if (StoredTensorAt(query).type.is_in_blocks()) return WeightFormat::kF32;
+  const DType stored = StoredType(query);
   return stored == DType::kBF16 ? WeightFormat::kBF16 : WeightFormat::kF32;
 }
 
 absl::StatusOr<WeightFormat> WeightSource::ResolveQuantized(WeightFormat wanted) const {
   const auto& quantization = config_.quantization;
   if (!quantization.has_value() || quantization->format == wanted) return wanted;
-  return absl::InvalidArgumentError(
-      absl::StrCat(checkpoint_.folder(), ": holds weights as ", TypeName(quantization->format),
-                   ", which are not quantized again as ", TypeName(wanted), "; accepted: auto, ",
-                   TypeName(quantization->format), ", f32, bf16"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      checkpoint_.folder(), ": holds weights as ", TypeName(quantization->format),
+      ", which are not quantized again as ", TypeName(wanted), "; accepted: auto, ",
+      TraitsOf(quantization->format).is_selectable && quantization->format != WeightFormat::kF32
+          ? absl::StrCat(TypeName(quantization->format), ", ")
+          : "",
+      "f32, bf16"));
+}
+
+std::string WeightSource::BlockFormats() const {
+  if (!checkpoint_.is_gguf()) return "";
+  std::set<std::string> names;
+  for (const TensorId tensor : AllTensors(config_)) {
+    const ::sluice::StoredType& type = StoredTensorAt(places_.Of(tensor)).type;
+    if (type.is_in_blocks()) names.insert(type.name);
+  }
+  return absl::StrJoin(names, ", ");
+}
+
+const StoredTensor& WeightSource::StoredTensorAt(const TensorPlace& place) const {
+  const StoredTensor* stored =
+      checkpoint_.Peek(place.rows_apart ? place.Row(0).name : place.name);
+  SLUICE_CHECK(stored != nullptr);  // Open has found it
+  return *stored;
 }
 
 DType WeightSource::StoredType(const TensorPlace& place) const {
   if (place.rows_apart) return StoredType(place.Row(0));
-  if (IsPublished(place)) return DType::kF8E4M3;
-  const auto stored = checkpoint_.Find(place.name, place.FileShape());
-  SLUICE_CHECK(stored.ok());  // Open has found it
-  return *stored->type.dtype;
+  if (IsPublishedFp8(place)) return DType::kF8E4M3;
+  if (PublishedAt(place) != nullptr) return DType::kF32;
+  return StoredTensorAt(place).type.dtype.value_or(DType::kF32);
 }
 
 absl::Status WeightSource::ReadPlain(const TensorPlace& place, const TensorSlice& stored, DType as,
@@ -188,27 +236,53 @@ absl::Status WeightSource::ReadQuantized(const TensorPlace& place, const TensorS
   return status.ok() ? status : Named(checkpoint_.folder(), place, status);
 }
 
-absl::Status WeightSource::ReadPublished(const TensorPlace& place, const TensorSlice& stored,
-                                         WeightFormat as, absl::Span<std::byte> out) const {
-  absl::Status read = ReadPublishedFp8(checkpoint_, place.name, place.stored, stored, as, out);
+absl::Status WeightSource::ReadFp8(const TensorPlace& place, const TensorSlice& stored,
+                                   WeightFormat as, absl::Span<std::byte> out) const {
+  absl::Status read =
+      ReadPublishedFp8(checkpoint_, place.name, place.stored, Fp8Block(), stored, as, out);
   return read.ok() ? read : Named(checkpoint_.folder(), place, read);
+}
+
+absl::Status WeightSource::ReadPublished(const PublishedMatrix& matrix, const TensorSlice& stored,
+                                         WeightFormat as, absl::Span<std::byte> out) const {
+  const MatrixPart part{.first_row = stored.rows.begin,
+                        .rows = stored.rows.size(),
+                        .first_column = stored.columns.begin,
+                        .columns = stored.columns.size()};
+  absl::Status read;
+  if (matrix.IsReadableAs(as)) {
+    read = matrix.ReadRows(part, as, out);
+  } else {
+    std::vector<float> weights(static_cast<size_t>(stored.size()));
+    read = matrix.Read(part, absl::MakeSpan(weights));
+    const auto* bytes = reinterpret_cast<const std::byte*>(weights.data());
+    if (read.ok()) {
+      RecodeRows(WeightFormat::kF32, {bytes, weights.size() * sizeof(float)}, as, part.columns,
+                 out);
+    }
+  }
+  for (const PackedTensor& tensor : matrix.tensors()) checkpoint_.Release(tensor.bytes);
+  return read;
 }
 
 absl::Status WeightSource::ReadRun(const TensorPlace& place, const TensorSlice& stored,
                                    WeightFormat as, absl::Span<std::byte> out) const {
   const int64_t columns = stored.columns.size();
   if (place.quantized == as) return ReadQuantized(place, stored, out);
-  if (IsPublished(place)) return ReadPublished(place, stored, as, out);
+  if (IsPublishedFp8(place)) return ReadFp8(place, stored, as, out);
+  if (const PublishedMatrix* matrix = PublishedAt(place); matrix != nullptr) {
+    return ReadPublished(*matrix, stored, as, out);
+  }
   if (place.quantized.has_value()) {
     std::vector<std::byte> rows = RoomFor(*place.quantized, stored);
     absl::Status read = ReadQuantized(place, stored, absl::MakeSpan(rows));
-    if (read.ok()) Recode(*place.quantized, rows, as, columns, out);
+    if (read.ok()) RecodeRows(*place.quantized, rows, as, columns, out);
     return read;
   }
   if (!IsQuantized(as)) return ReadPlain(place, stored, PlainType(as), out);
   std::vector<std::byte> rows = RoomFor(WeightFormat::kF32, stored);
   absl::Status read = ReadPlain(place, stored, DType::kF32, absl::MakeSpan(rows));
-  if (read.ok()) Recode(WeightFormat::kF32, rows, as, columns, out);
+  if (read.ok()) RecodeRows(WeightFormat::kF32, rows, as, columns, out);
   return read;
 }
 
@@ -237,16 +311,13 @@ absl::Status WeightSource::Read(const TensorPlace& place, const TensorSlice& sli
 absl::Status WeightSource::ReadRuns(const TensorPlace& place, const TensorSlice& slice,
                                     WeightFormat as, absl::Span<std::byte> out) const {
   for (int64_t row = slice.rows.begin; row < slice.rows.end;) {
-    const int64_t in_run = row % place.run;
-    const int64_t count = std::min(place.run - in_run, slice.rows.end - row);
-    const int64_t first = place.first_row + row / place.run * place.stride + in_run;
     const TensorSlice stored{
-        {first, first + count},
+        place.StoredRows(row, slice.rows.end - row),
         {slice.columns.begin + place.first_column, slice.columns.end + place.first_column}};
     const size_t bytes = BytesIn(as, stored);
     if (absl::Status read = ReadRun(place, stored, as, out.first(bytes)); !read.ok()) return read;
     out.remove_prefix(bytes);
-    row += count;
+    row += stored.rows.size();
   }
   return absl::OkStatus();
 }
@@ -290,6 +361,12 @@ absl::StatusOr<std::vector<float>> WeightSource::ReadFloats(TensorId tensor,
 
 uint64_t WeightSource::BytesOf(const TensorPlace& place, const TensorSlice& slice) const {
   if (place.quantized.has_value()) return BytesIn(*place.quantized, slice);
+  if (const PublishedMatrix* matrix = PublishedAt(place); matrix != nullptr) {
+    return matrix->num_bytes() * static_cast<uint64_t>(slice.size()) /
+           static_cast<uint64_t>(place.stored.size());
+  }
+  const ::sluice::StoredType& type = StoredTensorAt(place).type;
+  if (type.is_in_blocks()) return type.BytesOf(static_cast<uint64_t>(slice.size()));
   return static_cast<uint64_t>(slice.size()) * SizeOf(StoredType(place));
 }
 

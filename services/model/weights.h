@@ -12,6 +12,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -23,6 +25,7 @@
 #include "services/model/checkpoint.h"
 #include "services/model/model_config.h"
 #include "services/model/progress.h"
+#include "services/model/published/published_matrix.h"
 #include "services/model/shard_plan.h"
 #include "services/model/storage_type.h"
 #include "services/model/tensor_place.h"
@@ -43,8 +46,9 @@ class WeightSource {
                                            Progress* progress = nullptr);
 
   // The format that is asked for: what FormatOf takes. For kAuto that of a quantised file, whoever
-  // wrote it, else F32 or BF16, for which the first layer's query projection speaks.
-  // INVALID_ARGUMENT where the file is quantised and another quantised format is asked for.
+  // wrote it, else F32 or BF16, for which the first layer's query projection speaks; F32 where
+  // that lies in blocks of GGUF. INVALID_ARGUMENT where the file is quantised and another quantised
+  // format is asked for.
   absl::StatusOr<WeightFormat> Resolve(WeightType type) const;
 
   // Reads a slice into `out`, rows one after another in `as`: plain elements (BF16 rounded to
@@ -67,12 +71,16 @@ class WeightSource {
 
   // Whether a file's layout makes reading a matrix a few rows at a time slow, because it is stored
   // transposed: better read all rows of a slice at once.
-  bool ReadsWhole(TensorId tensor) const { return places_.AreSpread(tensor); }
+  bool ReadsWhole(TensorId tensor) const { return places_.AreSpread(tensor) || stores_by_input_; }
+
+  // The block formats of a GGUF file's matrices, in the order of the alphabet, each once, such as
+  // "Q4_K, Q6_K"; empty where it has none.
+  std::string BlockFormats() const;
 
   // Where the files hold what.
   const TensorPlaces& places() const { return places_; }
-  // The type of the elements at a place that `sluice quantize` has not written: F32, F16 or BF16, or
-  // FP8 as others have it.
+  // The type of the elements at a place that `sluice quantize` has not written: F32, F16 or BF16,
+  // FP8 as others have it, or F32, to which other layouts and GGUF's blocks are decoded.
   DType StoredType(const TensorPlace& place) const;
 
   // Bytes of the files that reading it all will take, for Progress::Expect.
@@ -86,11 +94,16 @@ class WeightSource {
 
   absl::StatusOr<WeightFormat> ResolveQuantized(WeightFormat wanted) const;
   absl::Status CheckIdentity() const;
-  absl::Status CheckTensors() const;
+  absl::Status CheckTensors();
+  const StoredTensor& StoredTensorAt(const TensorPlace& place) const;
   absl::Status CheckPlace(const TensorPlace& place) const;
   absl::Status ReadRowsApart(const TensorPlace& place, const TensorSlice& slice, WeightFormat as,
                              absl::Span<std::byte> out) const;
-  bool IsPublished(const TensorPlace& place) const;
+  bool IsPublishedFp8(const TensorPlace& place) const;
+  // The matrix there that others quantised in another layout, or nullptr.
+  const PublishedMatrix* PublishedAt(const TensorPlace& place) const;
+  absl::Status OpenPublished(const TensorPlace& place);
+  MatrixShape Fp8Block() const;
   // These read rows that lie together in the file.
   absl::Status ReadRuns(const TensorPlace& place, const TensorSlice& slice, WeightFormat as,
                         absl::Span<std::byte> out) const;
@@ -102,12 +115,17 @@ class WeightSource {
                          absl::Span<std::byte> out) const;
   absl::Status ReadQuantized(const TensorPlace& place, const TensorSlice& stored,
                              absl::Span<std::byte> out) const;
-  absl::Status ReadPublished(const TensorPlace& place, const TensorSlice& stored, WeightFormat as,
-                             absl::Span<std::byte> out) const;
+  absl::Status ReadFp8(const TensorPlace& place, const TensorSlice& stored, WeightFormat as,
+                       absl::Span<std::byte> out) const;
+  absl::Status ReadPublished(const PublishedMatrix& matrix, const TensorSlice& stored,
+                             WeightFormat as, absl::Span<std::byte> out) const;
 
   ModelConfig config_;
   TensorPlaces places_;
   Checkpoint checkpoint_;
+  // By the name of the matrix; they borrow the checkpoint's memory.
+  std::map<std::string, std::unique_ptr<PublishedMatrix>> published_;
+  bool stores_by_input_ = false;  // one of them does
   Progress* progress_;
 };
 

@@ -77,6 +77,8 @@ class ModelServer final : public RunningService {
  private:
   ModelServer(const ModelServerOptions& options, Role role) : options_(options), role_(role) {}
 
+  absl::Status LogDecodedBlocks() const;
+
   const ModelServerOptions options_;
   const Role role_;
   std::shared_ptr<grpc::ServerCredentials> credentials_;

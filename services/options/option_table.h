@@ -52,6 +52,10 @@ inline constexpr std::array kOptions = {
     TextOption("tokens", kOrchestrator | kUp, "FILE",
                "Bearer tokens that clients may show: on each line the SHA-256 of one and its "
                "tenant. Read again when it changes."),
+    TextOption("api_key", kUp, "KEY",
+               "The one key that clients have to show, in place of --tokens. Default: the "
+               "environment's SLUICE_API_KEY, which other users of this host cannot read.")
+        .SetByPlanner(),
     TextOption("tenants", kOrchestrator | kUp, "FILE",
                "JSON file of what tenants are granted: weights, priorities, limits. Read again on "
                "SIGHUP to the orchestrator. Default: all the same, and priority 0 alone."),
@@ -83,18 +87,18 @@ inline constexpr std::array kOptions = {
     SwitchOption(
         "plaintext", kGateway,
         "Speak HTTP without TLS beyond loopback too, for use behind a proxy that ends TLS."),
-    TextOption("cors_origin", kGateway, "ORIGIN",
+    TextOption("cors_origin", kGateway | kUp, "ORIGIN",
                "Web origin whose pages may call, such as https://example.org, or * for any. "
                "Default: none."),
     TextsOption("allowed_hosts", kGateway, "NAMES",
                 "Names, by comma, that clients may call this server by besides IP addresses and "
                 "localhost, or * for any; a request whose header Host has another is refused. "
                 "Default: none where --listen is a loopback address, else any."),
-    TextOption("tool_parser", kGateway, "FORMAT",
+    TextOption("tool_parser", kGateway | kUp, "FORMAT",
                "How the model writes calls of tools; auto: as its chat template tells.")
         .Default("auto")
         .OneOf("auto, none, hermes, llama3_json, pythonic, mistral, phi, gemma, qwen3_xml, glm, "
-               "deepseek, kimi, granite, lfm, harmony"),
+               "deepseek, deepseek_v32, kimi, granite, lfm, harmony"),
     IntegerOption("threads", kGateway, "N", "Threads that serve connections.")
         .Default("1")
         .From(1, 64),
@@ -107,7 +111,7 @@ inline constexpr std::array kOptions = {
     IntegerOption("max_connections", kGateway, "N", "Connections at a time; more are answered 503.")
         .Default("4096")
         .From(1, 1'000'000),
-    IntegerOption("max_body_mib", kGateway, "M",
+    IntegerOption("max_body_mib", kGateway | kUp, "M",
                   "MiB that a request's body may have, at most 56: a message of a session has 64; "
                   "more are answered 413.")
         .Default("16")
@@ -128,14 +132,22 @@ inline constexpr std::array kOptions = {
                "The page has buttons that kill processes which this one's parent has started, for "
                "whoever knows the token in this file."),
     // --- What is served, and what computes it ---
-    TextOption("model", kReplica | kPipeline | kPlan, "DIR",
-               "Hugging Face folder: config.json, model.safetensors, tokenizer.json. `sluice` has "
-               "a small storyteller model embedded, its default.")
+    TextOption(
+        "model", kReplica | kPipeline | kPlan, "DIR",
+        "Hugging Face folder: config.json, model.safetensors, tokenizer.json; or a GGUF file, "
+        "the first of a split set. `sluice` has a small storyteller model embedded, its "
+        "default.")
         .BeginsSection("Model")
         .SetByPlanner(),
     TextOption("served_model_name", kOrchestrator | kPipeline, "NAME",
                "What the model is called in /v1/models, requests and responses. Default: as its "
                "folder."),
+    IntegerOption("max_model_len", kOrchestrator | kPipeline, "N",
+                  "Longest sequence, prompt and generated tokens together. Default: the model's "
+                  "context, which it may not exceed: --rope_scaling extends that.")
+        .From(2),
+    TextOption("chat_template", kTokenizer | kPipeline, "FILE",
+               "Jinja chat template, in place of those in the model's folder."),
     IntegerOption("tp", kPipeline | kPlan, "N", "Ranks that share every layer (tensor parallel).")
         .Default("1")
         .From(1, 1024),

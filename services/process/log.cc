@@ -10,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "services/process/log_format.h"
+#include "services/process/log_prefix.h"
 #include "services/process/stderr_writer.h"
 
 namespace sluice {
@@ -17,6 +18,7 @@ namespace {
 
 std::atomic<LogLevel> minimum_level{LogLevel::kInfo};
 std::atomic<LogFormat> format{LogFormat::kText};
+std::atomic<std::string (*)()> line_prefix{nullptr};
 
 absl::string_view Letter(LogLevel level) {
   switch (level) {
@@ -80,6 +82,8 @@ constexpr std::pair<LogLevel, const char*> kLevels[] = {
 
 }  // namespace
 
+void SetLogPrefix(std::string (*prefix)()) { line_prefix = prefix; }
+
 void SetMinimumLogLevel(LogLevel level) { minimum_level = level; }
 
 absl::StatusOr<LogLevel> ParseLogLevel(absl::string_view name) {
@@ -116,8 +120,11 @@ void Log(LogLevel level, absl::string_view service, absl::string_view event,
       absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(), absl::UTCTimeZone());
   const auto line = format == LogFormat::kJson ? JsonLine : TextLine;
   uint64_t lost = 0;
+  std::string (*const prefix)() = line_prefix;
   // One write per line, so that lines of several processes on one terminal do not mix.
-  StderrWriter::Get().Write(line(time, level, service, event, fields), &lost);
+  StderrWriter::Get().Write(absl::StrCat(prefix != nullptr ? prefix() : std::string(),
+                                         line(time, level, service, event, fields)),
+                            &lost);
   if (lost == 0) return;
   StderrWriter::Get().Write(
       line(time, LogLevel::kWarning, service, "log-lines-dropped", {{"count", lost}}), &lost);

@@ -7,9 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "services/common/status.h"
-#include "services/messages/wiring_message.h"
 #include "services/sampler/perturbation.h"
-#include "services/stage/lane_offer.h"
 
 namespace sluice {
 namespace {
@@ -85,55 +83,29 @@ SamplerSession::SamplerSession(const v1::SamplerOpen& open, const WiringIdentity
                                std::shared_ptr<Stream> stream, Sampler& sampler, Backend& backend,
                                ConstraintStore& constraints, ActivationsReceiver& receiver,
                                ChosenTokensPublisher& publisher, std::function<void()> on_step)
-    : wiring_(wiring),
-      stream_(std::move(stream)),
-      sampler_(sampler),
+    : sampler_(sampler),
       constraints_(constraints),
-      receiver_(receiver),
-      publisher_(publisher),
       on_step_(std::move(on_step)),
-      backend_(backend),
-      rows_(backend, sampler.hidden_size()),
       sequences_(sampler.vocab_size(), &constraints),
       options_cache_(sampler.vocab_size()),
-      steps_(std::make_shared<Joiner>(open.epoch())) {
-  if (open.has_lane() && stream_->on_this_host()) {
-    NoteUnused("orchestrator", answers_.Open(open.lane(), wiring_));
-  }
-}
+      port_(open, std::move(stream),
+            {.wiring = wiring,
+             .memory = {.backend = backend, .hidden_size = sampler.hidden_size()},
+             .peers = {.receiver = &receiver, .publisher = &publisher}}) {}
 
-void SamplerSession::Run() {
-  const absl::Status status = Serve();
-  if (!status.ok()) Close(status);
-}
-
-void SamplerSession::Close(const absl::Status& reason) {
-  stream_->Close(reason);
-  steps_->Close(reason);
-  receiver_.Close(wiring_.epoch, reason);
-  publisher_.Close(wiring_.epoch, reason);
-}
+void SamplerSession::Run() { port_.Finish(Serve()); }
 
 absl::Status SamplerSession::Serve() {
-  RingIntake ring(receiver_, wiring_, backend_);
-  receiver_.Open(wiring_, {steps_, &steps_->rows()}, RingIntake::UseOf(backend_));
-  publisher_.Open(wiring_);
-  v1::SamplerRunResponse response;
-  SetWiring(wiring_, *response.mutable_opened());
-  OfferLane(*stream_, steps_->plans(), wiring_, *response.mutable_opened());
-  stream_->Send(std::move(response));
-  absl::Status status;
+  absl::Status status = port_.Open();
   while (status.ok()) {
-    const absl::StatusOr<v1::SamplerExecute> plan = steps_->NextPlan();
+    const absl::StatusOr<v1::SamplerExecute> plan = port_.NextPlan();
     if (!plan.ok()) return plan.status();
     if (plan->has_vocabulary()) constraints_.SetVocabulary(plan->vocabulary());
     Prepared prepared = Prepare(*plan);
-    const absl::StatusOr<v1::PushStep> rows = steps_->RowsOf(plan->step_id());
+    const absl::StatusOr<v1::PushStep> rows = port_.RowsOf(plan->step_id());
     if (!rows.ok()) return rows.status();
-    ring.OpenIfOffered();
     TakeMasks(prepared);
-    status = Execute(*plan, prepared, *rows, ring);
-    status = Annotate(status, absl::StrCat("step ", plan->step_id()));
+    status = Annotate(Execute(*plan, prepared, *rows), absl::StrCat("step ", plan->step_id()));
   }
   return status;
 }
@@ -244,20 +216,21 @@ absl::StatusOr<SamplerSequence*> SamplerSession::FindSequence(const v1::SamplerR
 }
 
 absl::Status SamplerSession::Execute(const v1::SamplerExecute& plan, const Prepared& prepared,
-                                     const v1::PushStep& rows, RingIntake& ring) {
+                                     const v1::PushStep& rows) {
   const SteadyTime begin = SteadyTime::Now();
-  absl::Status status = ring.reader().Load(rows, rows_);
+  absl::Status status = port_.Load(rows);
   if (!status.ok()) return status;
-  if (rows_.rows() != plan.rows_size()) {
+  if (port_.rows().rows() != plan.rows_size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(rows_.rows(), " rows for a plan of ", plan.rows_size()));
+        absl::StrCat(port_.rows().rows(), " rows for a plan of ", plan.rows_size()));
   }
   const ProgressWatch::Work work(progress(), "step", plan.rows_size());
-  absl::StatusOr<std::vector<SampledToken>> sampled = sampler_.Run(rows_.view(), prepared.tasks);
+  absl::StatusOr<std::vector<SampledToken>> sampled =
+      sampler_.Run(port_.rows().view(), prepared.tasks);
   if (!sampled.ok()) return sampled.status();
   // First: the next step waits for it.
   Publish(rows, *sampled, SteadyTime::Now() - begin);
-  ring.Done();
+  port_.Done();
   Answer(plan, prepared, *sampled, SteadyTime::Now() - begin);
   on_step_();
   return absl::OkStatus();
@@ -298,8 +271,7 @@ void SamplerSession::Answer(const v1::SamplerExecute& plan, const Prepared& prep
     executed.mutable_rows(row)->set_work_us(
         static_cast<uint64_t>(absl::ToInt64Microseconds(sequence->text()->TakeWork())));
   }
-  answers_.Send(std::move(response),
-                [this](v1::SamplerRunResponse&& unsent) { stream_->Send(std::move(unsent)); });
+  port_.Answer(std::move(response));
 }
 
 std::optional<int> SamplerSession::CommitAcceptedDrafts(const v1::SamplerExecute& plan,
@@ -329,7 +301,7 @@ void SamplerSession::Publish(const v1::PushStep& rows, const std::vector<Sampled
   *chosen.mutable_computed_ns() = rows.computed_ns();
   chosen.add_computed_ns(static_cast<uint64_t>(absl::ToInt64Nanoseconds(time)));
   for (const SampledToken& token : sampled) chosen.add_token_ids(IdOf(token));
-  publisher_.Publish(wiring_.epoch, std::move(chosen));
+  port_.Publish(std::move(chosen));
 }
 
 }  // namespace sluice

@@ -1,11 +1,12 @@
-// The sampler in one epoch: joins plans and rows, answers each plan with tokens, and sends them to
-// the embedding as well.
+// The sampler in one epoch. For each step: rows to tokens, which answer the plan and go to the
+// embedding as well.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -14,24 +15,19 @@
 #include "kernels/backend.h"
 #include "kernels/communicator/wiring_identity.h"
 #include "services/common/steady_time.h"
-#include "services/lane/lane_outbox.h"
-#include "services/rows/step_rows.h"
 #include "services/sampler/sampler.h"
 #include "services/sampler/sequence_options_cache.h"
 #include "services/sampler/sequence_table.h"
-#include "services/stage/activations.h"
-#include "services/stage/chosen_tokens.h"
-#include "services/stage/ring_intake.h"
+#include "services/stage/stage_port.h"
 #include "services/stage/stage_worker.h"
-#include "services/stage/step_joiner.h"
-#include "services/streams/server_stream.h"
 #include "sluice/v1/sampler.pb.h"
 
 namespace sluice {
 
 class SamplerSession final : public StageSession {
  public:
-  using Stream = ServerStream<v1::SamplerRunRequest, v1::SamplerRunResponse>;
+  using Port = StagePort<v1::SamplerRunRequest, v1::SamplerRunResponse>;
+  using Stream = Port::Stream;
 
   // Borrows sampler, backend, constraints, receiver and publisher. `on_step` is called after every
   // step.
@@ -40,14 +36,12 @@ class SamplerSession final : public StageSession {
                  ConstraintStore& constraints, ActivationsReceiver& receiver,
                  ChosenTokensPublisher& publisher, std::function<void()> on_step);
 
-  void AddPlan(v1::SamplerRunRequest request) { steps_->plans().Add(std::move(request)); }
+  void AddPlan(v1::SamplerRunRequest request) { port_.AddPlan(std::move(request)); }
 
   void Run() override;
-  void Close(const absl::Status& reason) override;
+  void Close(const absl::Status& reason) override { port_.Close(reason); }
 
  private:
-  using Joiner = StepJoiner<v1::SamplerRunRequest>;
-
   struct PreparedRow {
     SamplerSequence* sequence = nullptr;  // null: it needs none, or there is none
     int first = 0;                        // the row of the sequence that has no draft before it
@@ -79,7 +73,7 @@ class SamplerSession final : public StageSession {
   // Puts in the masks of constraints. Rows whose masks do not come in time are deferred.
   static void TakeMasks(Prepared& prepared);
   absl::Status Execute(const v1::SamplerExecute& plan, const Prepared& prepared,
-                       const v1::PushStep& rows, RingIntake& ring);
+                       const v1::PushStep& rows);
   void Answer(const v1::SamplerExecute& plan, const Prepared& prepared,
               const std::vector<SampledToken>& sampled, absl::Duration time);
   // Has a sequence go on with what the rows from `first` on chose of it, as far as its drafts were
@@ -93,19 +87,12 @@ class SamplerSession final : public StageSession {
   void Publish(const v1::PushStep& rows, const std::vector<SampledToken>& sampled,
                absl::Duration time);
 
-  const WiringIdentity wiring_;
-  const std::shared_ptr<Stream> stream_;
-  LaneOutbox<v1::SamplerRunResponse> answers_;
   Sampler& sampler_;
   ConstraintStore& constraints_;
-  ActivationsReceiver& receiver_;
-  ChosenTokensPublisher& publisher_;
   const std::function<void()> on_step_;
-  Backend& backend_;
-  StepRows rows_;
   SequenceTable sequences_;
   SequenceOptionsCache options_cache_;
-  const std::shared_ptr<Joiner> steps_;  // shared with the receiver
+  Port port_;
 };
 
 }  // namespace sluice

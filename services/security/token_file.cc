@@ -1,9 +1,12 @@
 #include "services/security/token_file.h"
 
+#include <fcntl.h>
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
@@ -18,6 +21,7 @@ namespace sluice {
 namespace {
 
 constexpr size_t kMaxName = 64;
+constexpr char kNoName[] = "the tenant is not 1 to 64 letters, digits, '-', '_' or '.'";
 constexpr size_t kMostFaults = 8;  // named in one message
 
 bool IsName(absl::string_view name) {
@@ -61,7 +65,7 @@ std::string ParseLine(absl::string_view text, TokenEntry& entry) {
   if (entry.hash == HashOf("")) return "the hash is that of the empty token";
   entry.caller.tenant = std::string(words[1]);
   if (IsName(entry.caller.tenant)) return "";
-  return "the tenant is not 1 to 64 letters, digits, '-', '_' or '.'";
+  return kNoName;
 }
 
 // The first ones, and how many there are besides.
@@ -73,6 +77,36 @@ std::string Summary(const std::vector<std::string>& faults) {
 }
 
 }  // namespace
+
+absl::StatusOr<std::string> TokenLine(absl::string_view token, absl::string_view tenant) {
+  if (!IsName(tenant)) return absl::InvalidArgumentError(kNoName);
+  const Hash hash = HashOf(token);
+  const absl::string_view bytes(reinterpret_cast<const char*>(hash.data()), hash.size());
+  return absl::StrCat(absl::BytesToHexString(bytes), " ", tenant);
+}
+
+absl::Status AppendTokenLine(const std::string& path, absl::string_view line) {
+  const auto failed = [&path] {
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot add to ", path));
+  };
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, S_IRUSR | S_IWUSR);
+  if (fd < 0) return failed();
+  // The line before it may lack its end.
+  char last = '\n';
+  const off_t size = lseek(fd, 0, SEEK_END);
+  if (size > 0 && pread(fd, &last, 1, size - 1) != 1) last = '\0';
+  const std::string text = absl::StrCat(last == '\n' ? "" : "\n", line, "\n");
+  const ssize_t written = write(fd, text.data(), text.size());
+  absl::Status status = absl::OkStatus();
+  if (written < 0) {
+    status = failed();
+  } else if (static_cast<size_t>(written) < text.size()) {
+    status =
+        absl::ResourceExhaustedError(absl::StrCat("cannot add to ", path, ": the disk is full"));
+  }
+  close(fd);
+  return status;
+}
 
 ParsedTokens ParseTokens(absl::string_view text) {
   ParsedTokens parsed;

@@ -42,6 +42,13 @@ struct ParsedTokens {
 // refused: callers without a token would match it.
 ParsedTokens ParseTokens(absl::string_view text);
 
+// "HASH TENANT", without the line's end. INVALID_ARGUMENT for what is no tenant's name.
+absl::StatusOr<std::string> TokenLine(absl::string_view token, absl::string_view tenant);
+
+// Appends a line to a token file in one write; makes the file, for its owner alone, where there is none.
+// What the system says where it can't be written; the message names the path.
+absl::Status AppendTokenLine(const std::string& path, absl::string_view line);
+
 class TokenFile {
  public:
   // INVALID_ARGUMENT naming the first line that is wrong; errors of ReadRegularFile. `on_fault` is

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "services/model/tensor_layout.h"
 
 namespace sluice {
 namespace {
@@ -35,9 +36,16 @@ class LayerLoader {
                                           int64_t num_slices = 1);
   FloatVector ExpertVectors(std::initializer_list<TensorRole> parts, int num_experts);
 
+  // Some rows of every head of a tensor whose heads have `head_rows` each, as a matrix for each
+  // head.
+  enum class Orientation { kAsStored, kTransposed };
+  HeadMatrices OfHeads(TensorRole role, int64_t head_rows, IndexRange rows,
+                       Orientation orientation);
+
   const absl::Status& status() const { return status_; }
 
  private:
+  std::unique_ptr<PackedMatrix> OfHead(TensorId tensor, IndexRange rows, Orientation orientation);
   std::vector<TensorId> Present(std::initializer_list<TensorRole> roles, int expert = -1) const;
   FloatVector VectorOf(const std::vector<TensorId>& parts);
   FloatVector Allocated(const std::vector<float>& values);
@@ -81,6 +89,43 @@ std::unique_ptr<PackedMatrix> LayerLoader::Matrix(std::initializer_list<TensorRo
   const RowReader reader = ReaderOf(parts, spec);
   if (!status_.ok()) return nullptr;
   auto packed = backend_.Pack(spec, reader);
+  status_ = packed.status();
+  return packed.ok() ? *std::move(packed) : nullptr;
+}
+
+HeadMatrices LayerLoader::OfHeads(TensorRole role, int64_t head_rows, IndexRange rows,
+                                  Orientation orientation) {
+  HeadMatrices matrices;
+  const TensorId tensor{role, layer_};
+  for (int64_t first = 0; first < SliceOf(tensor).rows.size(); first += head_rows) {
+    matrices.Add(OfHead(tensor, {first + rows.begin, first + rows.end}, orientation));
+    if (!status_.ok()) break;
+  }
+  return matrices;
+}
+
+// Of rows of the rank's slice, counted from its first.
+std::unique_ptr<PackedMatrix> LayerLoader::OfHead(TensorId tensor, IndexRange rows,
+                                                  Orientation orientation) {
+  if (!status_.ok()) return nullptr;
+  const TensorSlice slice = SliceOf(tensor).Rows(rows.begin, rows.end);
+  const WeightFormat format = FormatOf(tensor, config_, wanted_.weights);
+  const MatrixShape shape{slice.rows.size(), slice.columns.size()};
+  std::vector<std::byte> elements(shape.rows * RowBytes(format, shape.columns));
+  status_ = source_.Read(tensor, slice, format, absl::MakeSpan(elements));
+  if (!status_.ok()) return nullptr;
+  PackSpec spec{.num_outputs = shape.rows, .num_inputs = shape.columns, .format = format};
+  if (orientation == Orientation::kTransposed) {
+    std::swap(spec.num_outputs, spec.num_inputs);
+    std::vector<std::byte> turned(elements.size());
+    Transpose(elements, shape, elements.size() / shape.size(), absl::MakeSpan(turned));
+    elements = std::move(turned);
+  }
+  const size_t row_bytes = RowBytes(format, spec.num_inputs);
+  auto packed = backend_.Pack(spec, [&](int64_t begin, int64_t end, absl::Span<std::byte> out) {
+    std::copy_n(elements.begin() + begin * row_bytes, (end - begin) * row_bytes, out.begin());
+    return absl::OkStatus();
+  });
   status_ = packed.status();
   return packed.ok() ? *std::move(packed) : nullptr;
 }
@@ -166,11 +211,37 @@ FloatVector LayerLoader::Allocated(const std::vector<float>& values) {
   return {*std::move(memory)};
 }
 
+std::unique_ptr<LatentWeights> LoadLatent(const LatentSpec& spec, LayerLoader& loader) {
+  using enum TensorRole;
+  auto weights = std::make_unique<LatentWeights>();
+  if (spec.query_rank > 0) {
+    weights->q_in = loader.Matrix({kQA});
+    weights->q_in_bias = loader.Vector({kQABias});
+    weights->q_norm = loader.Vector({kQANorm});
+    weights->q_b = loader.Matrix({kQB});
+  } else {
+    weights->q_in = loader.Matrix({kQ});
+  }
+  weights->kv_a = loader.Matrix({kKvA});
+  weights->kv_a_bias = loader.Vector({kKvABias});
+  weights->kv_norm = loader.Vector({kKvANorm});
+  const int64_t head_rows = spec.nope_dim + spec.value_dim;
+  weights->key_maps =
+      loader.OfHeads(kKvB, head_rows, {0, spec.nope_dim}, LayerLoader::Orientation::kTransposed);
+  weights->value_maps = loader.OfHeads(kKvB, head_rows, {spec.nope_dim, head_rows},
+                                       LayerLoader::Orientation::kAsStored);
+  return weights;
+}
+
 AttentionWeights LoadAttention(const AttentionSpec& spec, int head_dim, const ShardPlan& plan,
                                LayerLoader& loader) {
   using enum TensorRole;
   AttentionWeights weights{.spec = spec};
-  weights.qkv = loader.Matrix({kQ, kK, kV});
+  if (spec.latent.has_value()) {
+    weights.latent = LoadLatent(*spec.latent, loader);
+  } else {
+    weights.qkv = loader.Matrix({kQ, kK, kV});
+  }
   weights.qkv_bias = loader.Vector({kQBias, kKBias, kVBias});
   weights.q_norm = loader.Vector({kQNorm});
   weights.k_norm = loader.Vector({kKNorm});
@@ -194,6 +265,20 @@ DenseMlpWeights LoadMlp(const DenseMlpSpec& spec, const ShardPlan& plan, LayerLo
   weights.down = loader.Matrix({kDown}, plan.MlpOf(spec.width).down_proj.slices.size());
   weights.down_bias = loader.Vector({kDownBias});
   return weights;
+}
+
+void AppendMatrices(const LatentWeights& latent, std::vector<const PackedMatrix*>& matrices) {
+  matrices.push_back(latent.q_in.get());
+  if (latent.q_b != nullptr) matrices.push_back(latent.q_b.get());
+  matrices.push_back(latent.kv_a.get());
+  for (const auto* maps : {&latent.key_maps, &latent.value_maps}) {
+    matrices.insert(matrices.end(), maps->all().begin(), maps->all().end());
+  }
+}
+
+size_t VectorBytes(const LatentWeights& latent) {
+  return latent.q_in_bias.size_bytes() + latent.q_norm.size_bytes() +
+         latent.kv_a_bias.size_bytes() + latent.kv_norm.size_bytes();
 }
 
 MixtureWeights LoadMlp(const MixtureSpec& spec, const ShardPlan& plan, LayerLoader& loader) {
@@ -246,13 +331,19 @@ size_t OtherBytes(const MixtureWeights& mlp) {
 }  // namespace
 
 std::vector<const PackedMatrix*> LayerWeights::matrices() const {
-  std::vector<const PackedMatrix*> matrices = {attention.qkv.get(), attention.o.get()};
+  std::vector<const PackedMatrix*> matrices = {attention.o.get()};
+  if (attention.latent != nullptr) {
+    AppendMatrices(*attention.latent, matrices);
+  } else {
+    matrices.push_back(attention.qkv.get());
+  }
   std::visit([&](const auto& kind) { AppendMatrices(kind, matrices); }, mlp);
   return matrices;
 }
 
 size_t LayerWeights::size_bytes() const {
   size_t bytes = std::visit([](const auto& kind) { return OtherBytes(kind); }, mlp);
+  if (attention.latent != nullptr) bytes += VectorBytes(*attention.latent);
   for (const PackedMatrix* matrix : matrices()) bytes += matrix->size_bytes();
   for (const FloatVector* vector :
        {&attention_norm.weight, &attention_norm.bias, &attention.qkv_bias, &attention.q_norm,

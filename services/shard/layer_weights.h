@@ -4,10 +4,12 @@
 
 #include <cstddef>
 #include <memory>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "kernels/backend.h"
 #include "kernels/expert_ops.h"
 #include "services/model/model_config.h"
@@ -32,6 +34,36 @@ struct NormWeights {
   FloatVector bias;
 };
 
+// A matrix for each head of the rank.
+class HeadMatrices {
+ public:
+  void Add(std::unique_ptr<PackedMatrix> matrix) {
+    pointers_.push_back(matrix.get());
+    matrices_.push_back(std::move(matrix));
+  }
+  absl::Span<const PackedMatrix* const> all() const { return pointers_; }
+
+ private:
+  std::vector<std::unique_ptr<PackedMatrix>> matrices_;
+  std::vector<const PackedMatrix*> pointers_;
+};
+
+// Latent attention (LatentSpec), absorbed: instead of latents to keys, queries are mapped to
+// latents, and instead of latents to values what attention makes of them. Nq are the rank's heads.
+struct LatentWeights {
+  // To the latent of queries [query_rank, H] or, where they have none, to queries [Nq * query_dim,
+  // H].
+  std::unique_ptr<PackedMatrix> q_in;
+  FloatVector q_in_bias;
+  FloatVector q_norm;                  // [query_rank]
+  std::unique_ptr<PackedMatrix> q_b;   // [Nq * query_dim, query_rank]
+  std::unique_ptr<PackedMatrix> kv_a;  // [stored_dim, H]
+  FloatVector kv_a_bias;
+  FloatVector kv_norm;      // [rank]
+  HeadMatrices key_maps;    // [rank, nope_dim] each
+  HeadMatrices value_maps;  // [value_dim, rank] each
+};
+
 // Dimensions of the rank: Nq and Nkv are its heads, F its columns of the layer's MLP. Matrices that
 // read the same rows are fused, so that one product computes them.
 struct AttentionWeights {
@@ -40,7 +72,9 @@ struct AttentionWeights {
   FloatVector qkv_bias;               // as qkv's outputs
   // Of layers with QK-norm: [D], or by the rank's heads as QkNormKind says; biases [D].
   FloatVector q_norm, k_norm, q_norm_bias, k_norm_bias;
-  std::unique_ptr<PackedMatrix> o;  // [H, Nq * D]: a partial sum, cut into the plan's slices
+  // With a latent: what there is in place of the above, null otherwise.
+  std::unique_ptr<LatentWeights> latent;
+  std::unique_ptr<PackedMatrix> o;  // [H, values]: a partial sum, cut into the plan's slices
   FloatVector o_bias;               // [H], added once, after the ranks' sum
   FloatVector sinks;                // [Nq], of layers with sinks
 };

@@ -34,7 +34,21 @@ absl::Status CheckOptions(const ShardModelOptions& options) {
   return status;
 }
 
+// Latents are the same on every rank.
+KvPoolSpec LatentKvSpec(const LatentSpec& latent, const ShardPlan& plan, int block_size,
+                        DType dtype) {
+  return {.num_layers = static_cast<int>(plan.layers.size()),
+          .block_size = block_size,
+          .num_kv_heads = 1,
+          .head_dim = latent.stored_dim(),
+          .dtype = dtype,
+          .latent_dim = latent.rank};
+}
+
 KvPoolSpec KvSpec(const ModelConfig& config, const ShardPlan& plan, int block_size, DType dtype) {
+  if (config.latent() != nullptr) {
+    return LatentKvSpec(*config.latent(), plan, block_size, dtype);
+  }
   return {.num_layers = static_cast<int>(plan.layers.size()),
           .block_size = block_size,
           .num_kv_heads = static_cast<int>(plan.kv_heads.size()),
@@ -43,8 +57,7 @@ KvPoolSpec KvSpec(const ModelConfig& config, const ShardPlan& plan, int block_si
 }
 
 uint64_t BytesPerBlock(const KvPoolSpec& spec) {
-  return uint64_t{2} * spec.num_layers * spec.block_size * spec.num_kv_heads *
-         KvVectorBytes(spec.dtype, spec.head_dim);
+  return uint64_t{1} * spec.num_layers * spec.block_size * spec.bytes_per_position();
 }
 
 // Makes room for an MLP of a layer.
@@ -84,6 +97,13 @@ KeySquares KeySquaresOf(const ModelConfig& config, const ShardPlan& plan) {
   return {.num_slices = NumReductionSlices(config.num_kv_heads) / ranks};
 }
 
+LatentStepShape LatentShapeOfStep(const LatentSpec& latent, const ShardPlan& plan) {
+  return {.query_rank = latent.query_rank,
+          .stored_dim = latent.stored_dim(),
+          .absorbed_width = plan.heads.size() * latent.stored_dim(),
+          .mixed_width = plan.heads.size() * latent.rank};
+}
+
 StepShape ShapeOfStep(const ModelConfig& config, const ShardPlan& plan, int64_t max_rows,
                       const Backend& backend) {
   const auto any_layer = [&](auto has) {
@@ -93,7 +113,8 @@ StepShape ShapeOfStep(const ModelConfig& config, const ShardPlan& plan, int64_t 
       .max_rows = backend.BucketRows(max_rows),
       .hidden = config.hidden_size,
       .query_width = plan.heads.size() * config.head_dim,
-      .kv_width = plan.kv_heads.size() * config.head_dim,
+      .kv_width = config.latent() != nullptr ? 0 : plan.kv_heads.size() * config.head_dim,
+      .value_width = plan.heads.size() * config.value_dim(),
       .num_ranks = plan.placement.num_ranks,
       .has_branch = any_layer(ChangesBranches),
       .has_squares =
@@ -104,7 +125,15 @@ StepShape ShapeOfStep(const ModelConfig& config, const ShardPlan& plan, int64_t 
   for (int64_t layer = plan.layers.begin; layer < plan.layers.end; ++layer) {
     std::visit([&](const auto& mlp) { Widen(mlp, plan, shape); }, config.layers[layer].mlp);
   }
+  if (config.latent() != nullptr) shape.latent = LatentShapeOfStep(*config.latent(), plan);
   return shape;
+}
+
+absl::Status CheckBackend(const ModelConfig& config, Backend& backend) {
+  if (config.latent() == nullptr || backend.latents() != nullptr) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat("latent attention is not computed by ",
+                                               std::string(backend.name()),
+                                               "; accepted for this model: --device cpu"));
 }
 
 }  // namespace
@@ -116,6 +145,7 @@ absl::StatusOr<std::unique_ptr<ShardModel>> ShardModel::Load(const ModelConfig& 
                                                              Backend& backend) {
   absl::Status status = CheckOptions(options);
   if (status.ok() && backend.experts() == nullptr) status = CheckGpuComputes(config);
+  status.Update(CheckBackend(config, backend));
   if (!status.ok()) return status;
   const auto format = source.Resolve(options.weights);
   if (!format.ok()) return format.status();
@@ -219,6 +249,11 @@ absl::Status ShardModel::LoadLayers(const WeightSource& source, const MatrixForm
     if (!weights.ok()) return weights.status();
     for (const PackedMatrix* matrix : weights->matrices()) {
       backend_.ReserveForGemm(*matrix, limits_.max_rows);
+    }
+    if (weights->attention.latent != nullptr) {
+      const LatentWeights& latent = *weights->attention.latent;
+      backend_.latents()->ReserveForGemmOfHeads(latent.key_maps.all(), limits_.max_rows);
+      backend_.latents()->ReserveForGemmOfHeads(latent.value_maps.all(), limits_.max_rows);
     }
     if (const auto* mixture = std::get_if<MixtureWeights>(&weights->mlp)) {
       backend_.experts()->ReserveForExperts(*mixture->gate_up, *mixture->down,
@@ -375,8 +410,26 @@ void ShardModel::Norm(const NormWeights& norm, MatrixView x, MatrixView out) {
 }
 
 absl::Status ShardModel::Attend(const LayerWeights& layer, int index, const Step& step) {
-  const StepViews& views = step.views;
   const AttentionWeights& attention = layer.attention;
+  if (attention.latent != nullptr) {
+    AttendToLatents(attention, index, step);
+  } else if (absl::Status sent = AttendByHead(attention, index, step); !sent.ok()) {
+    return sent;
+  }
+  BranchEnd end{.post = layer.norms.after_attention ? &layer.attention_post_norm : nullptr,
+                .multiplier = layer.residual_multiplier};
+  if (layer.norms.before_mlp && layer.parallel_residual) {
+    // Before the residual stream changes, as the MLP reads the layer's input too.
+    Norm(layer.mlp_norm, step.hidden, step.views.normed);
+  } else if (layer.norms.before_mlp) {
+    end.next = &layer.mlp_norm;
+  }
+  return AddProductToResidual(step.views.attended, *attention.o, attention.o_bias, end, step);
+}
+
+absl::Status ShardModel::AttendByHead(const AttentionWeights& attention, int index,
+                                      const Step& step) {
+  const StepViews& views = step.views;
   const AttentionSpec& spec = attention.spec;
   const MatrixView queries = views.qkv.Columns(0, plan_.heads.size() * config_.head_dim);
   backend_.Gemm(step.input, *attention.qkv, views.qkv, {.bias = attention.qkv_bias.data_or_null()});
@@ -394,15 +447,46 @@ absl::Status ShardModel::Attend(const LayerWeights& layer, int index, const Step
                            .sinks = attention.sinks.data_or_null(),
                            .softcap = spec.softcap},
                           views.attended);
-  BranchEnd end{.post = layer.norms.after_attention ? &layer.attention_post_norm : nullptr,
-                .multiplier = layer.residual_multiplier};
-  if (layer.norms.before_mlp && layer.parallel_residual) {
-    // Before the residual stream changes, as the MLP reads the layer's input too.
-    Norm(layer.mlp_norm, step.hidden, views.normed);
-  } else if (layer.norms.before_mlp) {
-    end.next = &layer.mlp_norm;
+  return absl::OkStatus();
+}
+
+// One arithmetic for decode and prefill: docs/decisions/056-latent-attention-is-always-absorbed.md.
+void ShardModel::AttendToLatents(const AttentionWeights& attention, int index, const Step& step) {
+  const LatentSpec& spec = *attention.spec.latent;
+  const LatentWeights& weights = *attention.latent;
+  const LatentViews& views = step.views.latent;
+  LatentOps& latents = *backend_.latents();
+  if (spec.query_rank > 0) {
+    backend_.Gemm(step.input, *weights.q_in, views.q_latent,
+                  {.bias = weights.q_in_bias.data_or_null()});
+    backend_.RmsNorm(views.q_latent, weights.q_norm.data(), spec.norm_eps, views.q_latent_normed);
+    backend_.Gemm(views.q_latent_normed, *weights.q_b, views.q);
+  } else {
+    backend_.Gemm(step.input, *weights.q_in, views.q);
   }
-  return AddProductToResidual(views.attended, *attention.o, attention.o_bias, end, step);
+  backend_.Gemm(step.input, *weights.kv_a, views.kv, {.bias = weights.kv_a_bias.data_or_null()});
+  latents.PrepareLatentAttention(views.q, views.kv, LatentParamsOf(attention), index, *kv_pool_,
+                                 views.absorbed);
+  latents.GemmOfHeads({views.q, spec.query_dim()}, weights.key_maps.all(),
+                      {views.absorbed, spec.stored_dim()});
+  backend_.PagedAttention(views.absorbed, *kv_pool_, index,
+                          {.scale = attention.spec.scale, .window = attention.spec.window},
+                          views.mixed);
+  latents.GemmOfHeads({views.mixed, spec.rank}, weights.value_maps.all(),
+                      {step.views.attended, spec.value_dim});
+}
+
+LatentParams ShardModel::LatentParamsOf(const AttentionWeights& attention) const {
+  const LatentSpec& spec = *attention.spec.latent;
+  const int rope = *attention.spec.rope;
+  return {.num_heads = static_cast<int>(plan_.heads.size()),
+          .nope_dim = spec.nope_dim,
+          .rope_dim = spec.rope_dim,
+          .latent_dim = spec.rank,
+          .latent_norm = attention.latent->kv_norm.data(),
+          .norm_eps = spec.norm_eps,
+          .rotations = &step_rotations_[rope],
+          .layout = rotations_[rope].layout()};
 }
 
 absl::Status ShardModel::NormWholeQk(const AttentionWeights& attention, const Step& step) {

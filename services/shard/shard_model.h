@@ -23,6 +23,7 @@
 #include "absl/types/span.h"
 #include "kernels/backend.h"
 #include "kernels/communicator.h"
+#include "kernels/latent_ops.h"
 #include "services/model/model_config.h"
 #include "services/model/shard_plan.h"
 #include "services/model/weights.h"
@@ -135,6 +136,10 @@ class ShardModel {
   static Step WithInput(bool has_norm, const Step& step);
   // Both read step.input.
   absl::Status Attend(const LayerWeights& layer, int index, const Step& step);
+  // Both end with what the output projection reads in views.attended.
+  absl::Status AttendByHead(const AttentionWeights& attention, int index, const Step& step);
+  void AttendToLatents(const AttentionWeights& attention, int index, const Step& step);
+  LatentParams LatentParamsOf(const AttentionWeights& attention) const;
   absl::Status Mlp(const MlpWeights& mlp, const BranchEnd& end, const Step& step);
   absl::Status RunMlp(const DenseMlpWeights& mlp, const BranchEnd& end, const Step& step);
   // RMSNorm of queries and keys, each over the heads of all ranks.

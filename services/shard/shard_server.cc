@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "services/model/memory_plan.h"
 #include "services/model/model_check.h"
+#include "services/model/published_model.h"
 #include "services/process/log.h"
 #include "services/shard/shard_service.h"
 
@@ -30,6 +31,9 @@ absl::Status CheckFiles(const std::string& folder, const ModelConfig& config,
   const absl::StatusOr<std::vector<std::string>> odd = CheckModelFiles(folder, config);
   if (!odd.ok()) return odd.status();
   if (placement.stage != 0 || placement.rank != 0) return absl::OkStatus();
+  if (const std::string kept = DescribeQuantization(config); !kept.empty()) {
+    Log(LogLevel::kInfo, "shard", "quantized-model", {{"model", folder}, {"weights", kept}});
+  }
   for (const std::string& what : *odd) {
     Log(LogLevel::kWarning, "shard", "odd-model", {{"model", folder}, {"what", what}});
   }

@@ -102,21 +102,20 @@ absl::StatusOr<std::shared_ptr<ShardSession>> ShardService::Open(const std::stri
                             .step_timeout = options_.step_timeout,
                             .is_last_stage = placement.stage == placement.num_stages - 1,
                             .num_stages = placement.num_stages,
+                            .num_ranks = placement.num_ranks,
                             .on_step = [this] {
                               ++num_steps_;
                               worker_.NoteStep();
                             }};
-  std::shared_ptr<ShardSession> session;
+  std::shared_ptr<grpc::Channel> next_stage;
   if (placement.rank == 0) {
-    absl::StatusOr<std::shared_ptr<grpc::Channel>> next_stage =
+    absl::StatusOr<std::shared_ptr<grpc::Channel>> dialled =
         dialer_->Dial(open.next_stage(), parts.is_last_stage ? Role::kSampler : Role::kShard);
-    if (!next_stage.ok()) return next_stage.status();
-    session = std::make_shared<LeadSession>(*wiring, parts, *std::move(join),
-                                            stream.shared_from_this(), *std::move(next_stage));
-  } else {
-    session = std::make_shared<FollowSession>(*wiring, parts, *std::move(join),
-                                              stream.shared_from_this());
+    if (!dialled.ok()) return dialled.status();
+    next_stage = *std::move(dialled);
   }
+  auto session = std::make_shared<ShardSession>(open, *wiring, parts, *std::move(join),
+                                                stream.shared_from_this(), std::move(next_stage));
   status = worker_.Switch(orchestrator, open.epoch(), session);
   if (!status.ok()) return status;
   rendezvous_.KeepOnly(*wiring);

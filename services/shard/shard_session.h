@@ -1,5 +1,5 @@
-// A shard in one epoch. Rank 0 of a stage leads: it joins plans and rows, hands each step to the
-// other ranks, and sends the result to the next stage. The other ranks follow.
+// A shard in one epoch. For each step: the stage's layers over its hidden rows. Rank 0 sends the
+// result to the next stage.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,12 @@
 #include "kernels/backend.h"
 #include "kernels/communicator.h"
 #include "services/rows/row_ring.h"
-#include "services/rows/step_rows.h"
 #include "services/shard/block_tables.h"
+#include "services/shard/rank_steps.h"
 #include "services/shard/shard_model.h"
 #include "services/shard/step_clock.h"
 #include "services/stage/activations.h"
-#include "services/stage/ring_intake.h"
 #include "services/stage/stage_worker.h"
-#include "services/stage/step_joiner.h"
-#include "services/streams/server_stream.h"
 #include "sluice/v1/shard.pb.h"
 
 namespace sluice {
@@ -47,96 +44,53 @@ struct ShardParts {
   absl::Duration step_timeout;
   bool is_last_stage;
   int num_stages;
+  int num_ranks;
   std::function<void()> on_step;
 };
 
-class ShardSession : public StageSession {
+class ShardSession final : public StageSession {
  public:
-  using Stream = ServerStream<v1::ShardRunRequest, v1::ShardRunResponse>;
+  using Stream = ShardPort::Stream;
 
-  ShardSession(const WiringIdentity& wiring, const ShardParts& parts, JoinRanks join,
-               std::shared_ptr<Stream> stream);
+  // `next_stage`: of rank 0; null makes this one of the other ranks, which get no plans.
+  ShardSession(const v1::ShardOpen& open, const WiringIdentity& wiring, const ShardParts& parts,
+               JoinRanks join, std::shared_ptr<Stream> stream,
+               std::shared_ptr<grpc::Channel> next_stage);
 
-  virtual void AddPlan(v1::ShardRunRequest request) = 0;
+  void AddPlan(v1::ShardRunRequest request);
 
-  void Run() final;
-  void Close(const absl::Status& reason) override;
-
- protected:
-  // Serves steps until one fails, or until closed.
-  virtual absl::Status Serve(Communicator& communicator) = 0;
-
-  // Makes the step's block copies and runs this rank's layers over the step in rows().
-  absl::Status Forward(const v1::ShardExecute& plan);
-  // Offers the lane of `plans`, where there are any.
-  using Plans = LaneInbox<v1::ShardRunRequest>;
-  void SendOpened(const Plans* plans = nullptr);
-  // Marks the step's beginning and end; the end is told to the orchestrator now and then.
-  void StepBegins(const v1::ShardExecute& plan, const v1::PushStep& rows);
-  void StepEnds();
-  // Of how long stages computed for the rows, what others have since this one did.
-  absl::Span<const uint64_t> ComputedByOthers(const v1::PushStep& rows) const;
-
-  const WiringIdentity& wiring() const { return wiring_; }
-  uint64_t epoch() const { return wiring_.epoch; }
-  const ShardParts& parts() const { return parts_; }
-  StepRows& rows() { return rows_; }
-  SteadyTime step_began() const { return step_began_; }
+  void Run() override;
+  void Close(const absl::Status& reason) override { port_.Close(reason); }
 
  private:
-  absl::Status JoinAndServe();
+  absl::Status Serve();
+  // Meets the other ranks.
+  absl::StatusOr<Communicator*> Join();
+  // Wakes whoever waits for another rank.
+  void Abort(const absl::Status& reason);
+  absl::Status Execute(const ShardStep& step);
+  // Makes the step's block copies and runs this rank's layers over the rows of the port.
+  absl::Status Forward(const v1::ShardExecute& plan);
+  // Of how long stages computed for the rows, what others have since this one did.
+  absl::Span<const uint64_t> ComputedByOthers(const ShardStep& step) const;
+  // Reports how the shard has spent its time, now and then.
+  void ReportTimes(SteadyTime now);
 
-  const WiringIdentity wiring_;
+  const bool leads_;  // rank 0
   const ShardParts parts_;
   const JoinRanks join_;
-  const std::shared_ptr<Stream> stream_;
-  StepRows rows_;
   BlockTables tables_;
   std::vector<ShardSegment> segments_;
   std::vector<KvBlockCopy> copies_;
-  SteadyTime step_began_;
-  SteadyTime last_told_;  // of the times
+  SteadyTime last_reported_;
   std::stop_source joining_;
 
   absl::Mutex mutex_;
   absl::Status closed_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<Communicator> communicator_
       ABSL_GUARDED_BY(mutex_);  // set once; its methods need no lock
-};
 
-// Rank 0.
-class LeadSession final : public ShardSession {
- public:
-  LeadSession(const WiringIdentity& wiring, const ShardParts& parts, JoinRanks join,
-              std::shared_ptr<Stream> stream, std::shared_ptr<grpc::Channel> next_stage);
-
-  void AddPlan(v1::ShardRunRequest request) override { steps_->plans().Add(std::move(request)); }
-  void Close(const absl::Status& reason) override;
-
- private:
-  // Close(), but for the sender, which may be the one that calls.
-  void Stop(const absl::Status& reason);
-  absl::Status Serve(Communicator& communicator) override;
-  absl::Status Execute(Communicator& communicator, const v1::ShardExecute& plan, v1::PushStep& step,
-                       RingIntake& ring);
-  // Hands the step to the other ranks; with it, once, the ring that all are to read.
-  absl::Status HandOn(Communicator& communicator, const v1::ShardExecute& plan, v1::PushStep& step,
-                      RingIntake& ring);
-
-  using Joiner = StepJoiner<v1::ShardRunRequest>;
-  const std::shared_ptr<Joiner> steps_;  // shared with the receiver
-  ActivationsSender sender_;             // last: it may call Stop() at once
-};
-
-// The other ranks.
-class FollowSession final : public ShardSession {
- public:
-  using ShardSession::ShardSession;
-
-  void AddPlan(v1::ShardRunRequest request) override;
-
- private:
-  absl::Status Serve(Communicator& communicator) override;
+  ShardPort port_;  // last: it may call Abort() at once
 };
 
 }  // namespace sluice

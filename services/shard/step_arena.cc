@@ -33,6 +33,32 @@ class Carver {
   size_t offset_ = 0;
 };
 
+// Returns where the larger of two ends lies.
+size_t CarveLatent(const StepShape& shape, Carver& carver, StepViews& views) {
+  LatentViews& latent = views.latent;
+  const size_t begin = carver.offset();
+  latent.q_latent = carver.Take(shape.latent.query_rank);
+  latent.q_latent_normed = carver.Take(shape.latent.query_rank, shape.operand_dtype);
+  latent.q = carver.Take(shape.query_width);
+  latent.kv = carver.Take(shape.latent.stored_dim);
+  const size_t before = carver.offset();
+  carver.Rewind(begin);
+  latent.mixed = carver.Take(shape.latent.mixed_width, shape.operand_dtype);
+  carver.Rewind(std::max(before, carver.offset()));
+  const size_t shared = carver.offset();
+  latent.absorbed = carver.Take(shape.latent.absorbed_width);
+  const size_t absorbed_end = carver.offset();
+  carver.Rewind(shared);
+  views.attended = carver.Take(shape.value_width, shape.operand_dtype);
+  return std::max(absorbed_end, carver.offset());
+}
+
+size_t CarveByHead(const StepShape& shape, Carver& carver, StepViews& views) {
+  views.qkv = carver.Take(shape.query_width + 2 * shape.kv_width);
+  views.attended = carver.Take(shape.value_width, shape.operand_dtype);
+  return carver.offset();
+}
+
 // A mixture's part. Its activations are rows of experts, of which a step has k for each of its own.
 void CarveMixture(const StepShape& shape, Carver& carver, StepViews& views) {
   if (shape.num_experts == 0) return;
@@ -61,9 +87,8 @@ size_t Carve(const StepShape& shape, std::byte* base, StepViews& views) {
   }
   if (shape.has_query_factors) views.query_factors = carver.Take(1);
   const size_t shared = carver.offset();
-  views.qkv = carver.Take(shape.query_width + 2 * shape.kv_width);
-  views.attended = carver.Take(shape.query_width, shape.operand_dtype);
-  const size_t attention_end = carver.offset();
+  const size_t attention_end = shape.latent.stored_dim > 0 ? CarveLatent(shape, carver, views)
+                                                           : CarveByHead(shape, carver, views);
   carver.Rewind(shared);
   views.activated = carver.Take(shape.mlp_width, shape.operand_dtype);
   const size_t mlp_end = carver.offset();
@@ -85,11 +110,28 @@ absl::StatusOr<StepArena> StepArena::Create(const StepShape& shape, Backend& bac
 StepViews StepArena::Views(int64_t rows) const {
   SLUICE_CHECK(rows >= 1 && rows <= largest_.normed.rows);
   StepViews views = largest_;
-  for (MatrixView* view :
-       {&views.normed, &views.partial, &views.qkv, &views.attended, &views.activated, &views.branch,
-        &views.zeros, &views.squares, &views.all_squares, &views.query_factors,
-        &views.router_outputs, &views.routing, &views.expert_activated, &views.shared_activated,
-        &views.shared_scores}) {
+  LatentViews& latent = views.latent;
+  for (MatrixView* view : {&views.normed,
+                           &views.partial,
+                           &views.qkv,
+                           &views.attended,
+                           &views.activated,
+                           &views.branch,
+                           &views.zeros,
+                           &views.squares,
+                           &views.all_squares,
+                           &views.query_factors,
+                           &views.router_outputs,
+                           &views.routing,
+                           &views.expert_activated,
+                           &views.shared_activated,
+                           &views.shared_scores,
+                           &latent.q_latent,
+                           &latent.q_latent_normed,
+                           &latent.q,
+                           &latent.kv,
+                           &latent.absorbed,
+                           &latent.mixed}) {
     view->rows = rows;
   }
   return views;

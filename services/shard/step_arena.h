@@ -14,13 +14,23 @@
 
 namespace sluice {
 
-// Sizes of a step on one rank, all >= 1.
+// What latent attention takes besides, 0 without it. Nq are the rank's heads.
+struct LatentStepShape {
+  int64_t query_rank = 0;      // or 0 where queries have no latent
+  int64_t stored_dim = 0;      // cached of a position
+  int64_t absorbed_width = 0;  // Nq * stored_dim
+  int64_t mixed_width = 0;     // Nq * the latent's rank
+};
+
+// Sizes of a step on one rank, all >= 1 where nothing else is said.
 struct StepShape {
   int64_t max_rows = 0;     // of the largest step
   int64_t hidden = 0;       // H
   int64_t query_width = 0;  // Nq * D of the rank
-  int64_t kv_width = 0;     // Nkv * D of the rank
-  int64_t mlp_width = 0;    // F of the rank, of the widest layer
+  int64_t kv_width = 0;     // Nkv * D of the rank; 0 with latent attention
+  int64_t value_width = 0;  // of what the output projection reads
+  LatentStepShape latent;
+  int64_t mlp_width = 0;  // F of the rank, of the widest layer
   // Of mixtures of experts, of the largest; 0 where there are none.
   int num_experts = 0;       // E
   int num_chosen = 0;        // k
@@ -33,6 +43,17 @@ struct StepShape {
   DType operand_dtype = DType::kF32;
 };
 
+// Of latent attention. q, kv and q_latent share memory with `mixed`, and `absorbed` with what the
+// output projection reads: none is needed once its successor is made.
+struct LatentViews {
+  MatrixView q_latent;         // [T, query_rank]
+  MatrixView q_latent_normed;  // [T, query_rank], operand
+  MatrixView q;                // [T, Nq * query_dim]
+  MatrixView kv;               // [T, stored_dim]
+  MatrixView absorbed;         // [T, Nq * stored_dim]: queries as they meet what is cached
+  MatrixView mixed;            // [T, Nq * rank], operand: what attention makes of latents
+};
+
 // Matrices of T rows, F32 but for operands of products, which have the backend's operand dtype. The
 // activations of attention and MLP share memory: a layer computes one after the other.
 struct StepViews {
@@ -40,7 +61,8 @@ struct StepViews {
   MatrixView partial;  // [T, H] without gaps, with the memory that RankGroup::Sum asks for
   // Attention.
   MatrixView qkv;       // [T, (Nq + 2 Nkv) * D]
-  MatrixView attended;  // [T, Nq * D], operand
+  MatrixView attended;  // [T, values of all heads], operand
+  LatentViews latent;
   // Of models that need them, see StepShape.
   MatrixView branch;         // [T, H]: what attention or MLP adds, before it is added
   MatrixView squares;        // [T, 2] with the memory that RankGroup::Sum asks for: of the rank's

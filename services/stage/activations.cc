@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "services/messages/wiring_message.h"
 #include "services/stage/lane_offer.h"
-#include "services/stage/ring_intake.h"
+#include "services/stage/row_intake.h"
 
 namespace sluice {
 

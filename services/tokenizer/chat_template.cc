@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "services/model/json_fields.h"
 #include "services/tokenizer/jinja/error.h"
 #include "services/tokenizer/jinja/template.h"
 #include "services/tokenizer/text/strings.h"
@@ -144,6 +145,16 @@ void ChatTemplates::AdaptHistory(std::string_view name, nlohmann::ordered_json& 
   const auto history = histories_.find(chosen->first);
   const auto messages = variables.find("messages");
   if (history != histories_.end() && messages != variables.end()) history->second.Adapt(*messages);
+}
+
+absl::Status CheckChatTemplate(const std::string& path) {
+  if (path.empty()) return absl::OkStatus();
+  const absl::StatusOr<std::string> text = ReadTextFile(path);
+  const absl::Status status =
+      text.ok() ? jinja::Template::Compile(*text, path).status() : text.status();
+  return status.ok() ? status
+                     : absl::Status(status.code(),
+                                    StrCat("--chat_template: ", std::string(status.message())));
 }
 
 jinja::LocalTime LocalTimeNow() {

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "services/tokenizer/jinja/local_time.h"
 #include "services/tokenizer/jinja/rendering.h"
@@ -67,6 +68,10 @@ class ChatTemplates {
   std::map<std::string, TemplateHistory, std::less<>> histories_;  // of those that compile
   const std::map<std::string, std::string> special_tokens_;
 };
+
+// Whether the file holds a template that compiles. Errors of reading it, naming the option
+// --chat_template; INVALID_ARGUMENT with file, line and column. OK for an empty path.
+absl::Status CheckChatTemplate(const std::string& path);
 
 // The time that templates are shown: that of this host's clock and zone.
 jinja::LocalTime LocalTimeNow();

@@ -71,10 +71,13 @@ class Tokenizer {
  public:
   // From what `folder` holds, the first there is of: tokenizer.json; a SentencePiece model
   // (tokenizer.model, spiece.model, sentencepiece.bpe.model); a tiktoken rank file (tokenizer.model
-  // or *.tiktoken). With tokenizer_config.json where there is one. NOT_FOUND where there is none,
-  // naming what was looked for; INVALID_ARGUMENT for what is malformed and UNIMPLEMENTED for what
-  // is not supported, naming file, path within it, value and what would be accepted.
-  static absl::StatusOr<std::unique_ptr<const Tokenizer>> Load(const std::string& folder);
+  // or *.tiktoken). With tokenizer_config.json where there is one. Or from the GGUF file `folder`.
+  // NOT_FOUND where there is none, naming what was looked for; INVALID_ARGUMENT for what is
+  // malformed and UNIMPLEMENTED for what is not supported, naming file, path within it, value and
+  // what would be accepted. `chat_template` as LoadTokenizerConfig's, with its errors too; not looked
+  // at where the folder has no tokenizer.
+  static absl::StatusOr<std::unique_ptr<const Tokenizer>> Load(
+      const std::string& folder, const std::string& chat_template = "");
 
   // From the bytes of such a file, which messages call `source`. Errors as Load.
   static absl::StatusOr<std::unique_ptr<const Tokenizer>> FromJson(std::string_view text,

@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
+#include "services/model/gguf_model.h"
 #include "services/tokenizer/text/json_place.h"
+#include "services/tokenizer/tokenizer_from_gguf.h"
 #include "services/tokenizer/vocabulary/vocabulary.h"
 
 namespace sluice {
@@ -98,6 +100,14 @@ absl::Status TemplatesFromFiles(const std::string& folder, TokenizerConfig* conf
   return status;
 }
 
+absl::StatusOr<TokenizerConfig> WithOnlyTemplate(const std::string& path, TokenizerConfig config) {
+  absl::StatusOr<std::string> jinja = ReadTextFile(path);
+  if (!jinja.ok()) return jinja.status();
+  config.chat_templates = {{kDefaultTemplate, *std::move(jinja)}};
+  config.chat_template_sources = {{kDefaultTemplate, path}};
+  return config;
+}
+
 }  // namespace
 
 absl::StatusOr<TokenizerConfig> ParseTokenizerConfig(std::string_view text,
@@ -131,7 +141,15 @@ absl::StatusOr<TokenizerConfig> ParseTokenizerConfig(std::string_view text,
   return config;
 }
 
-absl::StatusOr<TokenizerConfig> LoadTokenizerConfig(const std::string& folder) {
+absl::StatusOr<TokenizerConfig> LoadTokenizerConfig(const std::string& folder,
+                                                    const std::string& chat_template) {
+  if (IsGgufPath(folder)) {
+    const absl::StatusOr<GgufModel> model = GgufModel::Open(folder);
+    if (!model.ok()) return model.status();
+    absl::StatusOr<TokenizerConfig> config = GgufTokenizerConfig(model->view());
+    if (!config.ok() || chat_template.empty()) return config;
+    return WithOnlyTemplate(chat_template, *std::move(config));
+  }
   TokenizerConfig config;
   const std::string path = PathIn(folder, "tokenizer_config.json");
   absl::StatusOr<std::string> text = ReadTextFile(path);
@@ -142,6 +160,7 @@ absl::StatusOr<TokenizerConfig> LoadTokenizerConfig(const std::string& folder) {
   } else if (!absl::IsNotFound(text.status())) {
     return text.status();
   }
+  if (!chat_template.empty()) return WithOnlyTemplate(chat_template, std::move(config));
   if (auto status = TemplatesFromFiles(folder, &config); !status.ok()) return status;
   return config;
 }

@@ -31,9 +31,12 @@ struct TokenizerConfig {
 };
 
 // Reads tokenizer_config.json and, where there are such, chat_template.jinja, which is the default
-// template then, and additional_chat_templates/NAME.jinja. Without these files: an empty
-// configuration. INVALID_ARGUMENT naming file, field and value.
-absl::StatusOr<TokenizerConfig> LoadTokenizerConfig(const std::string& folder);
+// template then, and additional_chat_templates/NAME.jinja; or what the GGUF file `folder` says in
+// their place. Without these files: an empty configuration. `chat_template`, where it is not empty,
+// is a file that replaces all of the model's templates. INVALID_ARGUMENT naming file, field and
+// value; NOT_FOUND for a `chat_template` that is not there.
+absl::StatusOr<TokenizerConfig> LoadTokenizerConfig(const std::string& folder,
+                                                    const std::string& chat_template = "");
 
 // The same of the text of a tokenizer_config.json, which messages call `source`.
 absl::StatusOr<TokenizerConfig> ParseTokenizerConfig(std::string_view text,

@@ -6,10 +6,12 @@
 #include <utility>
 #include <vector>
 
+#include "services/model/gguf_model.h"
 #include "services/model/json_fields.h"
 #include "services/tokenizer/text/strings.h"
 #include "services/tokenizer/tiktoken/tiktoken_file.h"
 #include "services/tokenizer/tokenizer.h"
+#include "services/tokenizer/tokenizer_from_gguf.h"
 
 namespace sluice {
 namespace {
@@ -65,8 +67,14 @@ absl::StatusOr<TiktokenFormat> FormatOf(const std::string& path, const Tokenizer
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<const Tokenizer>> Tokenizer::Load(const std::string& folder) {
-  absl::StatusOr<TokenizerConfig> config = LoadTokenizerConfig(folder);
+absl::StatusOr<std::unique_ptr<const Tokenizer>> Tokenizer::Load(const std::string& folder,
+                                                                 const std::string& chat_template) {
+  absl::StatusOr<TokenizerConfig> config = LoadTokenizerConfig(folder, chat_template);
+  if (config.ok() && IsGgufPath(folder)) {
+    const absl::StatusOr<GgufModel> model = GgufModel::Open(folder);
+    if (!model.ok()) return model.status();
+    return TokenizerFromGguf(model->view(), *std::move(config));
+  }
   if (!config.ok()) return config.status();
   const std::string json = PathIn(folder, "tokenizer.json");
   if (IsThere(json)) {

@@ -5,6 +5,7 @@
 #include "services/model/digest/model_digest.h"
 #include "services/model/identity.h"
 #include "services/process/log.h"
+#include "services/tokenizer/chat_template.h"
 
 namespace sluice {
 namespace {
@@ -22,7 +23,11 @@ absl::StatusOr<std::unique_ptr<TokenizerServer>> TokenizerServer::Start(
   const absl::StatusOr<ModelIdentity> identity = IdentifyModel(options.model);
   if (!identity.ok()) return identity.status();
   auto result = std::unique_ptr<TokenizerServer>(new TokenizerServer());
-  absl::StatusOr<std::unique_ptr<const Tokenizer>> tokenizer = Tokenizer::Load(options.model);
+  if (const absl::Status usable = CheckChatTemplate(options.chat_template); !usable.ok()) {
+    return usable;
+  }
+  absl::StatusOr<std::unique_ptr<const Tokenizer>> tokenizer =
+      Tokenizer::Load(options.model, options.chat_template);
   if (tokenizer.ok()) {
     result->tokenizer_ = *std::move(tokenizer);
   } else if (!absl::IsNotFound(tokenizer.status())) {

@@ -16,7 +16,8 @@
 namespace sluice {
 
 struct TokenizerServerOptions {
-  std::string model;  // folder
+  std::string model;          // folder
+  std::string chat_template;  // file in place of the folder's templates; empty: none
   std::string address;
   TlsFiles tls;
   // Work that takes longer, and several times what its like has taken, hangs: see ProgressWatch.

@@ -7,8 +7,28 @@ import sys
 import tempfile
 import time
 import unittest
+import urllib.error
+import urllib.request
 
 from processes import BIN, PROMPT, SLUICE, STORYTELLER, Up, main, sluice
+
+
+def request_of(address, path, body, key=None):
+    headers = {"content-type": "application/json", **({"authorization": f"Bearer {key}"} if key else {})}
+    return urllib.request.Request(f"http://{address}{path}", json.dumps(body).encode(), headers)
+
+
+def post(address, path, body):
+    with urllib.request.urlopen(request_of(address, path, body), timeout=60) as answer:
+        return json.load(answer)
+
+
+def status_of(address, path, body, key):
+    try:
+        with urllib.request.urlopen(request_of(address, path, body, key), timeout=60) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        return error.code
 
 
 class CommandsTest(unittest.TestCase):
@@ -28,6 +48,64 @@ class CommandsTest(unittest.TestCase):
     def test_a_model_is_called_what_its_server_says(self):
         with Up("--served_model_name", "tales") as up:
             self.assertEqual(json.loads(sluice("status", "--endpoint", up.endpoint, "--json").stdout)["model"], "tales")
+
+    def test_the_context_can_be_shortened(self):
+        with Up("--max_model_len", "64") as up:
+            fits = sluice("generate", "--endpoint", up.endpoint, "--max_tokens", "40", PROMPT)
+            self.assertTrue(fits.stdout)
+            refused = subprocess.run([SLUICE, "generate", "--endpoint", up.endpoint, "--max_tokens", "65", PROMPT],
+                                     capture_output=True, text=True, timeout=60)
+            self.assertEqual(refused.returncode, 1)
+            self.assertIn("64", refused.stderr)
+        for command in (["up", "--port", "0"], ["run", PROMPT]):
+            refused = subprocess.run([SLUICE, *command, "--max_model_len", "513"], capture_output=True, text=True, timeout=60)
+            self.assertEqual(refused.returncode, 1)
+            self.assertIn("--max_model_len is 513; accepted: 2 to 512", refused.stderr)
+
+    def test_a_chat_template_of_a_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "loud.jinja")
+            with open(path, "w") as file:
+                file.write("{% for message in messages %}{{ message.content | upper }}{% endfor %}")
+            body = {"messages": [{"role": "user", "content": "once"}]}
+            with Up("--chat_template", path, "--http_port", "0") as up:
+                shouted = post(up.http_address, "/tokenize", body)
+                text = post(up.http_address, "/detokenize", {"tokens": shouted["tokens"]})
+            self.assertEqual(text, {"prompt": "ONCE"})
+            with open(path, "w") as file:
+                file.write("{% for %}")
+            for wrong, said in ((path, "loud.jinja:1"), (os.path.join(folder, "none"), "none")):
+                for command in (["up", "--port", "0"], ["run", PROMPT]):
+                    refused = subprocess.run([SLUICE, *command, "--chat_template", wrong], capture_output=True, text=True, timeout=60)
+                    self.assertEqual(refused.returncode, 1)
+                    self.assertRegex(refused.stderr, "^sluice: --chat_template: .*" + said)
+
+    def test_the_model_that_comes_with_it_answers_chats(self):
+        with Up("--http_port", "0") as up:
+            answer = post(up.http_address, "/v1/chat/completions", {
+                "model": "storyteller", "max_tokens": 24, "seed": 1,
+                "messages": [{"role": "user", "content": "Once upon a time there was a king who"}]})
+            text = post(up.http_address, "/v1/completions", {
+                "max_tokens": 24, "seed": 1, "prompt": "Once upon a time there was a king who"})
+        self.assertTrue(answer["choices"][0]["message"]["content"])
+        self.assertEqual(answer["choices"][0]["message"]["content"], text["choices"][0]["text"])
+
+    def test_an_api_key_is_asked_for(self):
+        with tempfile.TemporaryDirectory() as folder:
+            tokens = os.path.join(folder, "tokens")
+            first = sluice("token", "new", "search", "--tokens", tokens).stdout.strip()
+            for flags, key in (((), None), (("--api_key", "sesame"), "sesame"), (("--tokens", tokens), first)):
+                with self.subTest(flags=flags), Up("--http_port", "0", *flags) as up:
+                    body = {"prompt": PROMPT, "max_tokens": 1}
+                    self.assertEqual(status_of(up.http_address, "/v1/completions", body, key), 200)
+                    self.assertEqual(status_of(up.http_address, "/v1/completions", body, "wrong"), 200 if key is None else 401)
+                    environment = {**os.environ, "SLUICE_API_KEY": key or "", "SLUICE_ENDPOINT": up.endpoint}
+                    done = subprocess.run([SLUICE, "generate", "--max_tokens", "1", PROMPT], env=environment,
+                                          capture_output=True, text=True, timeout=60)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    if flags and flags[0] == "--tokens":  # a key of a running server
+                        later = sluice("token", "new", "web", "--tokens", tokens).stdout.strip()
+                        self.assertEqual(status_of(up.http_address, "/v1/completions", body, later), 200)
 
     def test_help_of_a_service(self):
         for service in ("tokenizer", "embedding", "shard", "sampler", "orchestrator", "gateway"):

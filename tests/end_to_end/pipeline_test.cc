@@ -163,7 +163,7 @@ TEST(Pipeline, DescribesItsModel) {
   EXPECT_EQ(model->vocabulary_size(), 4096);
   EXPECT_EQ(model->weights(), "bf16");
   EXPECT_TRUE(model->has_tokenizer());
-  EXPECT_FALSE(model->has_chat_template());
+  EXPECT_TRUE(model->has_chat_template());
 }
 
 TEST(Pipeline, ServesTokenIdsOfAModelWithoutATokenizer) {

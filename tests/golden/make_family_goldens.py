@@ -20,6 +20,7 @@ LENGTH = 24  # tokens: more than a block of 16 positions
 SMALL = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
              num_key_value_heads=1, vocab_size=32, max_position_embeddings=32)
 MIXTURE = dict(SMALL, moe_intermediate_size=8, num_experts_per_tok=2)
+LATENT = dict(MIXTURE, num_key_value_heads=2, kv_lora_rank=8, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=5)
 GPT2 = dict(n_embd=16, n_layer=2, n_head=2, n_positions=32, n_ctx=32, vocab_size=32)
 
 
@@ -82,6 +83,8 @@ FAMILIES = {
                           "no_rope_layer_interval": 2, "attention_chunk_size": 10, "num_experts_per_tok": 1}),
     "gpt2": ("gpt2", GPT2),
     "gpt_neox": ("gpt_neox", {**without(SMALL, "num_key_value_heads"), "rotary_pct": 0.5}),
+    "deepseek_v2": ("deepseek_v2-yarn", LATENT),
+    "deepseek_v3": ("deepseek_v3", {**LATENT, "q_lora_rank": 12}),
     "sluice-learned": ("sluice-learned-layernorm-gelu", SMALL),
     "sluice-interleaved": ("sluice-rope_interleaved-rmsnorm-relu", SMALL),
 }

@@ -1,17 +1,22 @@
 """Random tiny models and their exact logits, made while a test runs.
 
-    oracle_models.py ORACLE OUT PRESET:DTYPE[:SHARDS] ...
-    oracle_models.py ORACLE --keep FOLDER PRESET:DTYPE[:SHARDS] ...
+    oracle_models.py ORACLE OUT PRESET[,FIELD=VALUE]...:DTYPE[:SHARDS[:METHOD[:wide]]] ...
+    oracle_models.py ORACLE --keep FOLDER PRESET[,FIELD=VALUE]...:DTYPE[:SHARDS[:METHOD[:wide]]] ...
     oracle_models.py ORACLE --list             # presets, one per line
 
-ORACLE is the folder of the NumPy oracle. Writes OUT/PRESET-DTYPE[-SHARDS]/ with config.json, weights, ids.i32 (token ids),
+ORACLE is the folder of the NumPy oracle. Fields take the place of the preset's own. Writes OUT/PRESET-DTYPE[-SHARDS]/ with
+config.json, weights, ids.i32 (token ids),
 logits.f64 (a row of vocabulary size for every id) and, where a sequence's length decides how its positions turn,
 prefixes.f64 (for every prefix of the ids the last row of its own logits), all raw and little-endian.
+
+METHOD is one of the oracle's, in which projections are quantised, or with "@N" behind it the same in groups of N inputs.
+A wide model has matrices that all can be cut into groups of 32 inputs, the larger ones of 128.
 
 With --keep OUT is a folder in FOLDER, named after the scripts that make the models: it is printed, and models that are there
 already are not made again. Several processes may do so at once.
 """
 import hashlib
+import json
 import os
 import random
 import sys
@@ -28,6 +33,32 @@ def longest(config):
     return LENGTH
 
 
+WIDE = {"hidden_size": 256, "intermediate_size": 1024, "head_dim": 64}
+
+
+def regrouped(method):
+    """The oracle's name of a method, which "@N" makes one of N inputs a group."""
+    import quant_formats as formats
+    name, _, size = method.partition("@")
+    if not size:
+        return name or None
+    config, _ = formats.METHODS["gptq-3bit" if name == "gptq-2bit" else name]
+    if name == "gptq-2bit":
+        config = {**config, "bits": 2}
+    group = int(size)
+    parts = {
+        "awq": lambda w: formats.AWQ.quantise(w, group),
+        "gptq": lambda w: formats.GPTQ.quantise(w, group),
+        "gptq-act_order": lambda w: formats.GPTQ.quantise(w, group, 4, False, formats.any_order(w)),
+        "gptq-8bit": lambda w: formats.GPTQ.quantise(w, group, 8),
+        "gptq-3bit": lambda w: formats.GPTQ.quantise(w, group, 3, False),
+        "gptq-2bit": lambda w: formats.GPTQ.quantise(w, group, 2, False),
+    }[name]
+    formats.METHODS[method] = ({**config, "group_size": group},
+                               lambda stem, w: formats.prefixed(stem, formats.half(parts(w))))
+    return method
+
+
 def make(item, folder):
     """Writes a model, and what the oracle has for it."""
     import numpy as np  # here, because processes that find all they ask for need none of it
@@ -35,8 +66,12 @@ def make(item, folder):
     import decoder
     import make_tiny_model
 
-    preset, dtype, shards = (item.split(":") + ["1"])[:3]
-    config = make_tiny_model.write_model(folder, preset, dtype, int(shards), seed=len(preset))
+    name, dtype, shards, method, size = (item.split(":") + ["1", "", ""][item.count(":") - 1:])[:5]
+    preset, *fields = name.split(",")
+    changes = {field: json.loads(value) for field, value in (each.split("=") for each in fields)}
+    changes = {**(WIDE if size else {}), **changes}
+    config = make_tiny_model.write_model(folder, preset, dtype, int(shards), seed=len(preset),
+                                         quantise=regrouped(method), **changes)
     length = min(LENGTH, longest(config))
     ids = np.random.default_rng(len(item)).integers(0, config["vocab_size"], length)
     ids.astype("<i4").tofile(os.path.join(folder, "ids.i32"))

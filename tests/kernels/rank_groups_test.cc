@@ -29,7 +29,7 @@ namespace {
 
 constexpr int kNumGroups = 4;
 constexpr int kNumCalls = 6;
-constexpr absl::Duration kLong = absl::Seconds(60);
+constexpr absl::Duration kLongest = absl::Seconds(60);
 // For ranks that were sent to another group: that group may be complete before they come.
 constexpr absl::Duration kShort = absl::Milliseconds(50);
 
@@ -99,7 +99,7 @@ Scene DrawScene(std::uint32_t seed) {
 absl::StatusOr<std::unique_ptr<Communicator>> Join(Scene& scene, const RankPlan& plan) {
   GroupPlan& own = *scene.groups[plan.group];
   GroupPlan& there = *scene.groups[plan.meets_at];
-  const Deadline deadline = Deadline::After(plan.meets_at == plan.group ? kLong : kShort);
+  const Deadline deadline = Deadline::After(plan.meets_at == plan.group ? kLongest : kShort);
   if (scene.size == 1) return MakeLocalCommunicator(own.wiring);
   if (scene.transport == Transport::kShm) {
     return JoinShm({.name = there.name,
@@ -122,7 +122,7 @@ absl::Status CallOnce(Communicator& communicator, int group, int call, std::size
   const absl::Status gathered = communicator.AllGather(
       {reinterpret_cast<const std::byte*>(sent.data()), sent.size() * sizeof(sent[0])},
       {reinterpret_cast<std::byte*>(received.data()), received.size() * sizeof(received[0])},
-      Deadline::After(kLong));
+      Deadline::After(kLongest));
   if (!gathered.ok()) return gathered;
   for (std::size_t i = 0; i < received.size(); ++i) {
     const int from = static_cast<int>(i / count);

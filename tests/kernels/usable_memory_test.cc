@@ -12,14 +12,14 @@ namespace {
 
 constexpr uint64_t kNone = std::numeric_limits<uint64_t>::max();
 
-struct Machine : FakeMachine {
+struct MemoryMachine : FakeMachine {
   uint64_t limit() const { return MemoryLimit(root()); }
 };
 
-TEST(MemoryLimit, NoFilesAreNoLimit) { EXPECT_EQ(Machine().limit(), kNone); }
+TEST(MemoryLimit, NoFilesAreNoLimit) { EXPECT_EQ(MemoryMachine().limit(), kNone); }
 
 TEST(MemoryLimit, ReadsTheLimitOfAContainer) {
-  Machine machine;
+  MemoryMachine machine;
   machine.Write("/proc/self/mountinfo", kUnifiedGroups);
   machine.Write("/proc/self/cgroup", "0::/\n");
   machine.Write("/sys/fs/cgroup/memory.max", "max\n");
@@ -29,7 +29,7 @@ TEST(MemoryLimit, ReadsTheLimitOfAContainer) {
 }
 
 TEST(MemoryLimit, TheLeastOfAGroupAndThoseAroundItCounts) {
-  Machine machine;
+  MemoryMachine machine;
   machine.Write("/proc/self/mountinfo", kUnifiedGroups);
   machine.Write("/proc/self/cgroup", "0::/kubepods/pod7/c1\n");
   machine.Write("/sys/fs/cgroup/kubepods/pod7/c1/memory.max", "max\n");
@@ -38,7 +38,7 @@ TEST(MemoryLimit, TheLeastOfAGroupAndThoseAroundItCounts) {
 }
 
 TEST(MemoryLimit, ReadsTheFirstVersion) {
-  Machine machine;
+  MemoryMachine machine;
   machine.Write("/proc/self/mountinfo",
                 "33 31 0:30 /k8s/pod7 /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n");
   machine.Write("/proc/self/cgroup", "8:memory:/k8s/pod7\n3:cpu:/other\n");
@@ -49,7 +49,7 @@ TEST(MemoryLimit, ReadsTheFirstVersion) {
 }
 
 TEST(MemoryLimit, WhatMakesNoSenseLimitsNothing) {
-  Machine machine;
+  MemoryMachine machine;
   machine.Write("/proc/self/mountinfo", kUnifiedGroups);
   machine.Write("/proc/self/cgroup", "0::/a\n");
   for (const std::string limit : {"", "0", "-3", "much", "nan"}) {

@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <random>
 #include <vector>
 
+#include "kernels/affine_word.h"
 #include "kernels/dtype.h"
 #include "kernels/fp8.h"
 #include "kernels/group_scale.h"
@@ -289,6 +291,66 @@ TEST(WeightFormat, LargeGroupsOfInt8AreSmallOnesOfTheSameScaleAndNumbers) {
   const std::vector<float> decoded = Decoded(kInt8G64, large, 192);
   for (size_t i = 0; i < row.size(); ++i) {
     EXPECT_NEAR(decoded[i], row[i], (i < 64 ? 100.0 : 4.0) / 127 * 0.51) << i;
+  }
+}
+
+TEST(WeightFormat, FormatsWithZeroPointsLieInBytesAsDescribed) {
+  std::vector<float> row(32, 0.5f);
+  row[0] = -1;
+  row[1] = 6.5f;  // a step of 0.5 from -1 to 6.5 is fifteen of them
+  const auto int4 = Encoded(kInt4Zp, row);
+  ASSERT_EQ(int4.size(), 20u);
+  uint32_t word;
+  std::memcpy(&word, int4.data(), sizeof(word));
+  EXPECT_EQ(AffineScale(word), 0.5f);
+  EXPECT_EQ(AffineZero(word), 2);
+  EXPECT_EQ(static_cast<int>(int4[4]), 0xf0);   // the lowest and the highest number
+  EXPECT_EQ(static_cast<int>(int4[19]), 0x33);  // one step above zero
+  EXPECT_EQ(RoundTrip(kInt4Zp, row), row);
+  row.resize(128, -0.25f);
+  EXPECT_EQ(Encoded(kInt4ZpG128, row).size(), 68u);
+  EXPECT_EQ(Encoded(kInt8ZpG128, row).size(), 132u);
+  EXPECT_EQ(Encoded(kInt8Zp, row).size(), 4 * 36u);
+}
+
+// Half a step from the nearest number, the step being a 15th or a 255th of what a group spans, and
+// its zero point as far from where it should be.
+TEST(WeightFormat, FormatsWithZeroPointsAreOffByAStep) {
+  for (const WeightFormat format : {kInt4Zp, kInt8Zp, kInt4ZpG128, kInt8ZpG128}) {
+    std::vector<float> row = RandomRow(1280, 1, 11);
+    for (float& weight : row) weight += 1.5f;
+    const std::vector<float> decoded = RoundTrip(format, row);
+    const int64_t group = TraitsOf(format).group;
+    for (size_t i = 0; i < row.size(); ++i) {
+      const auto begin = row.begin() + static_cast<int64_t>(i) / group * group;
+      const float low = std::min(0.0f, *std::min_element(begin, begin + group));
+      const float high = std::max(0.0f, *std::max_element(begin, begin + group));
+      const float step = (high - low) / static_cast<float>((1 << TraitsOf(format).bits) - 1);
+      EXPECT_NEAR(decoded[i], row[i], 1.01f * step) << i;
+    }
+  }
+}
+
+TEST(WeightFormat, ScalesOfHalfPrecisionAreExactBesideAZeroPoint) {
+  for (uint32_t bits = 1; bits < 0x7c00; ++bits) {
+    const float scale = FloatFromHalf(static_cast<uint16_t>(bits));
+    ASSERT_EQ(AffineScale(AffineWord(scale, 255)), scale);
+    ASSERT_EQ(AffineZero(AffineWord(-scale, 255)), 255);
+  }
+  EXPECT_EQ(AffineScale(AffineWord(0x1.00017fp0f, 0)), 0x1.0002p0f);  // rounded to nearest
+  EXPECT_TRUE(std::isnan(AffineScale(AffineWord(NAN, 7))));
+  EXPECT_EQ(AffineZero(AffineWord(NAN, 7)), 7);
+}
+
+TEST(WeightFormat, RowsAreRecodedByWayOfTheirNumbers) {
+  const std::vector<float> row = RandomRow(256, 1, 12);
+  const auto two = Encoded(kInt4ZpG128, row);
+  std::vector<std::byte> bf16(RowBytes(kBF16, 128) * 2);
+  RecodeRows(kInt4ZpG128, two, kBF16, 128, absl::MakeSpan(bf16));
+  const std::vector<float> exact = Decoded(kInt4ZpG128, two, 256);
+  const std::vector<float> rounded = Decoded(kBF16, bf16, 256);
+  for (size_t i = 0; i < exact.size(); ++i) {
+    EXPECT_EQ(rounded[i], FloatFromBFloat16(BFloat16FromFloat(exact[i])));
   }
 }
 

@@ -10,8 +10,6 @@
 namespace sluice::simulation {
 namespace {
 
-constexpr absl::Duration kJoinTimeout = absl::Seconds(5);
-
 std::string ShardAddress(int stage, int rank) { return absl::StrCat("shard-", stage, "-", rank); }
 
 }  // namespace
@@ -142,7 +140,10 @@ void StageProcess::OpenSession(const std::shared_ptr<Run>& run, const Open& open
   if constexpr (std::is_same_v<Run, ShardRun>) {
     session->communicator = open.communicator_name();
     Later(absl::Microseconds(50), session,
-          [this, session, next = open.next_stage()] { JoinRanks(session, next); });
+          [this, session, next = open.next_stage(),
+           give_up = world_.timeline->now() + absl::Milliseconds(open.open_timeout_ms())] {
+            JoinRanks(session, next, give_up);
+          });
   } else if constexpr (std::is_same_v<Run, EmbeddingRun>) {
     DialNext(session, open.next_stage());
     DialSampler(session, open.sampler());
@@ -176,9 +177,8 @@ StageProcess* StageProcess::PeerOf(const Session& session, int rank) const {
 }
 
 // Waits for the other ranks of the stage.
-void StageProcess::JoinRanks(const std::shared_ptr<Session>& session,
-                             const std::string& next_stage) {
-  const SteadyTime give_up = world_.timeline->now() + kJoinTimeout;
+void StageProcess::JoinRanks(const std::shared_ptr<Session>& session, const std::string& next_stage,
+                             SteadyTime give_up) {
   const auto try_once = [this, session, next_stage, give_up](const auto& again) -> void {
     bool all = true;
     for (int rank = 0; rank < world_.options.num_ranks; ++rank) {

@@ -137,7 +137,8 @@ class StageProcess : public std::enable_shared_from_this<StageProcess> {
   template <class Run, class Open>
   void OpenSession(const std::shared_ptr<Run>& run, const Open& open);
   void CloseSession(const std::shared_ptr<Session>& session, const absl::Status& status);
-  void JoinRanks(const std::shared_ptr<Session>& session, const std::string& next_stage);
+  void JoinRanks(const std::shared_ptr<Session>& session, const std::string& next_stage,
+                 SteadyTime give_up);
   void DialNext(const std::shared_ptr<Session>& session, const std::string& next_stage);
   void DialSampler(const std::shared_ptr<Session>& session, const std::string& sampler);
   void Ready(const std::shared_ptr<Session>& session);

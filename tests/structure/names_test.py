@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Holds the files of a library to names of their own.
+"""Holds the files of a library, and the tests of a folder, to names of their own.
 
-Where no compiler cache is used, files of a library are compiled together (cmake/SluiceCompileTogether.cmake): what two of
-them define in unnamed namespaces under one name meets there. Functions may share a name when they take other arguments,
-and what only names something that exists (`using`) may be there twice if it names the same.
+In the preset `release` files of a library or of a folder's tests are compiled together
+(cmake/SluiceCompileTogether.cmake): what two of them define in unnamed namespaces under one name meets there. Functions
+may share a name when they take other arguments, and what only names something that exists (`using`) may be there twice
+if it names the same.
 """
 
 import re
@@ -77,6 +78,16 @@ class NamesTest(unittest.TestCase):
             count += sum(1 for text in files.values() for _ in definitions(text))
             found += clashes(files)
         self.assertGreater(count, 1000)
+        self.assertEqual([], found)
+
+    def test_the_tests_of_a_folder_have_names_of_their_own(self):
+        folders = {}
+        for source in sorted((includes_test.ROOT / "tests").rglob("*_test.cc")):
+            folder = next(one for one in source.parents if (one / "CMakeLists.txt").exists())
+            folders.setdefault(folder, {})[str(source.relative_to(includes_test.ROOT))] = source.read_text()
+        self.assertGreater(len(folders), 30)
+        alone = includes_test.ROOT / "tests/kernels/cuda"  # its programs are not joined
+        found = [clash for folder, files in folders.items() if folder != alone for clash in clashes(files)]
         self.assertEqual([], found)
 
     def test_notices_what_is_there_twice(self):

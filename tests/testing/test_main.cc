@@ -17,6 +17,7 @@
 #include <string_view>
 
 #include "tests/testing/case_record.h"
+#include "tests/testing/joined_tests.h"
 
 namespace {
 
@@ -48,12 +49,15 @@ int main(int argc, char** argv) {
   const bool is_child = HasFlag(argc, argv, "--gtest_internal_run_death_test");
   testing::InitGoogleMock(&argc, argv);
   const bool filtered = (!has_filter && ReadFilter()) || std::getenv("GTEST_FILTER") != nullptr;
+  const std::string program = std::filesystem::path(argv[0]).filename();
+  GTEST_FLAG_SET(filter, sluice::testing::FilterOfProgram(program, GTEST_FLAG_GET(filter)));
   testing::UnitTest& tests = *testing::UnitTest::GetInstance();
   const bool lists = GTEST_FLAG_GET(list_tests);
   if (!is_child && !lists) tests.listeners().Append(new sluice::testing::CaseRecord());
   const int result = RUN_ALL_TESTS();
   if (result != 0 || lists) return result;
-  if (tests.total_test_count() == 0) return 1;
+  if (tests.total_test_count() == 0 || GTEST_FLAG_GET(filter) == sluice::testing::kNoCases)
+    return 1;
   if (tests.test_to_run_count() == 0 && filtered) return 1;
   const int num_skipped = tests.skipped_test_count();
   return num_skipped > 0 && num_skipped == tests.test_to_run_count() ? kSkipped : 0;

@@ -46,6 +46,8 @@ std::string Shown(const json& value) {
 
 absl::Status ParameterError(absl::string_view parameter, absl::string_view code,
                             absl::string_view message) {
+  ParameterLog* const log = ParameterLog::Current();
+  if (log != nullptr && code == "missing_required_parameter") log->NoteRequired(parameter);
   absl::Status status = absl::InvalidArgumentError(message);
   if (!parameter.empty()) status.SetPayload(kParameterPayload, absl::Cord(parameter));
   if (!code.empty()) status.SetPayload(kCodePayload, absl::Cord(code));
@@ -71,6 +73,11 @@ const json* ObjectReader::Find(const char* name) {
   return member == object_.end() || member->is_null() ? nullptr : &*member;
 }
 
+const json* ObjectReader::FindNoted(const char* name, const ParameterNote& note) {
+  if (ParameterLog* log = ParameterLog::Current()) log->Note(PathOf(name), note);
+  return Find(name);
+}
+
 void ObjectReader::Fail(absl::string_view name, absl::string_view code, absl::string_view message) {
   Fail(ParameterError(PathOf(name), code, message));
 }
@@ -84,7 +91,7 @@ void ObjectReader::FailType(const char* name, const char* expected, const json& 
 }
 
 std::optional<bool> ObjectReader::Bool(const char* name) {
-  const json* value = Find(name);
+  const json* value = FindNoted(name, {.type = "boolean"});
   if (value == nullptr) return std::nullopt;
   if (value->is_boolean()) return value->get<bool>();
   FailType(name, "a boolean", *value);
@@ -92,7 +99,7 @@ std::optional<bool> ObjectReader::Bool(const char* name) {
 }
 
 std::optional<int64_t> ObjectReader::Integer(const char* name, int64_t min, int64_t max) {
-  const json* value = Find(name);
+  const json* value = FindNoted(name, {.type = "integer", .min = min, .max = max});
   if (value == nullptr) return std::nullopt;
   const std::optional<int64_t> number = IntegerFrom(*value);
   if (IsBeyondSigned(*value)) {
@@ -112,7 +119,7 @@ std::optional<int64_t> ObjectReader::Integer(const char* name, int64_t min, int6
 }
 
 std::optional<uint64_t> ObjectReader::Bits(const char* name) {
-  const json* value = Find(name);
+  const json* value = FindNoted(name, {.type = "integer"});
   if (value == nullptr) return std::nullopt;
   if (value->is_number_unsigned()) return value->get<uint64_t>();
   if (const std::optional<int64_t> number = IntegerFrom(*value)) {
@@ -123,7 +130,7 @@ std::optional<uint64_t> ObjectReader::Bits(const char* name) {
 }
 
 std::optional<double> ObjectReader::Number(const char* name) {
-  const json* value = Find(name);
+  const json* value = FindNoted(name, {.type = "number"});
   if (value == nullptr) return std::nullopt;
   if (value->is_number()) return value->get<double>();
   FailType(name, "a number", *value);
@@ -131,7 +138,7 @@ std::optional<double> ObjectReader::Number(const char* name) {
 }
 
 std::optional<std::string> ObjectReader::String(const char* name) {
-  const json* value = Find(name);
+  const json* value = FindNoted(name, {.type = "string"});
   if (value == nullptr) return std::nullopt;
   if (value->is_string()) return value->get<std::string>();
   FailType(name, "a string", *value);
@@ -155,28 +162,30 @@ std::optional<std::vector<int32_t>> ObjectReader::Integers(const char* name) {
 }
 
 const json* ObjectReader::Array(const char* name) {
-  const json* value = Find(name);
+  const json* value = FindNoted(name, {.type = "array"});
   if (value == nullptr || value->is_array()) return value;
   FailType(name, "an array", *value);
   return nullptr;
 }
 
 const json* ObjectReader::Object(const char* name) {
-  const json* value = Find(name);
+  const json* value = FindNoted(name, {.type = "object"});
   if (value == nullptr || value->is_object()) return value;
   FailType(name, "an object", *value);
   return nullptr;
 }
 
-const json* ObjectReader::Any(const char* name) { return Find(name); }
+const json* ObjectReader::Any(const char* name) { return FindNoted(name, {}); }
 
 void ObjectReader::PassOver(absl::Span<const char* const> names) {
-  for (const char* name : names) asked_.insert(name);
+  for (const char* name : names) FindNoted(name, {.use = ParameterUse::kIgnored});
 }
 
 void ObjectReader::Refuse(std::initializer_list<const char*> names, absl::string_view why) {
   for (const char* name : names) {
-    if (Find(name) == nullptr) continue;
+    if (FindNoted(name, {.use = ParameterUse::kRefused, .why = std::string(why)}) == nullptr) {
+      continue;
+    }
     Fail(name, "unsupported_parameter",
          absl::StrCat("Unsupported parameter: '", PathOf(name), "': ", why, "."));
   }

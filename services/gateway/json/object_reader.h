@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "services/gateway/json/parameter_log.h"
 
 namespace sluice::gateway {
 
@@ -64,6 +65,8 @@ class ObjectReader {
 
  private:
   const nlohmann::json* Find(const char* name);
+  // As Find, and notes for the ParameterLog of this thread what is asked for.
+  const nlohmann::json* FindNoted(const char* name, const ParameterNote& note);
   void FailType(const char* name, const char* expected, const nlohmann::json& value);
 
   const nlohmann::json& object_;

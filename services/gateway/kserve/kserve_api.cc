@@ -73,7 +73,8 @@ void AddRoutes(http::Router& router, const ApiContext& context) {
   };
   router.Add("GET", "/v2", [](std::shared_ptr<http::Exchange> exchange) {
     ApiCall(std::move(exchange))
-        .Respond(200, {{"name", "sluice"}, {"version", "0.1.0"}, {"extensions", json::array()}});
+        .Respond(200,
+                 {{"name", "sluice"}, {"version", SLUICE_VERSION}, {"extensions", json::array()}});
   });
   router.Add("GET", "/v2/health/live", ServeLive);
   router.Add("GET", "/v2/health/ready", ready);

@@ -35,6 +35,11 @@ void AddTo(json& calls, json delta) {
   }
 }
 
+// Those that no answer has had yet, where they are asked for.
+void AddTokenIds(json& token_ids, json& choice) {
+  if (token_ids.is_array()) choice["token_ids"] = std::exchange(token_ids, json::array());
+}
+
 }  // namespace
 
 ChatCall::ChatCall(const ApiContext& context, std::shared_ptr<http::Exchange> exchange)
@@ -58,7 +63,22 @@ void ChatCall::Prepare() {
   choices_.resize(NumReturned(request_.generate));
   for (Choice& choice : choices_) {
     choice.splitter = std::make_unique<OutputSplitter>(NewSplitter());
+    if (request_.parameters.return_token_ids) choice.token_ids = json::array();
   }
+  if (request_.parameters.return_token_ids) return TokenizeChat();
+  Begin();
+}
+
+void ChatCall::TokenizeChat() {
+  backend().ApplyChatTemplate(
+      call().caller(), TemplateRequest(request_.generate.chat()),
+      Then<v1::ApplyChatTemplateResponse>([this](const v1::ApplyChatTemplateResponse& prompt) {
+        prompt_token_ids_ = prompt.token_ids();
+        Begin();
+      }));
+}
+
+void ChatCall::Begin() {
   if (request_.prediction.empty()) return Generate({request_.generate});
   TokenizePrediction();
 }
@@ -83,6 +103,9 @@ void ChatCall::OnChunk(int /*prompt*/, const v1::Chunk& chunk) {
     AddPromptLogprobs(chunk, *token_texts(), prompt_logprobs_);
   }
   Choice& choice = choices_[chunk.sequence()];
+  if (choice.token_ids.is_array()) {
+    for (const int32_t id : chunk.token_ids()) choice.token_ids.push_back(id);
+  }
   json logprobs;
   if (const int num_shown = NumShown(chunk); request_.logprobs && num_shown > 0) {
     logprobs = ChatLogprobs(chunk, num_shown, *token_texts());
@@ -143,7 +166,7 @@ void ChatCall::Take(int index, const OutputPiece& piece, json logprobs) {
   if (!piece.reasoning.empty()) delta["reasoning_content"] = piece.reasoning;
   if (!piece.text.empty()) delta["content"] = piece.text;
   if (!calls.empty()) delta["tool_calls"] = std::move(calls);
-  if (delta.empty() && logprobs.is_null()) return;
+  if (delta.empty() && logprobs.is_null() && choice.token_ids.empty()) return;
   SendDelta(index, std::move(delta), std::move(logprobs));
 }
 
@@ -173,6 +196,7 @@ void ChatCall::OnFinished(const std::vector<v1::Finished>& all) {
       object["message"] = Message(choices_[i]);
       object["logprobs"] = std::move(choices_[i].logprobs);
     }
+    AddTokenIds(choices_[i].token_ids, object);
     if (index < finished.sequences_size()) SetFinish(object, finished.sequences(index));
     if (calls_tools && object["finish_reason"] == "stop") object["finish_reason"] = "tool_calls";
     if (streams()) {
@@ -183,6 +207,7 @@ void ChatCall::OnFinished(const std::vector<v1::Finished>& all) {
   }
   json further = json::object();
   if (request_.generate.has_prompt_logprobs()) further["prompt_logprobs"] = prompt_logprobs_;
+  if (!streams() && prompt_token_ids_.is_array()) further["prompt_token_ids"] = prompt_token_ids_;
   End(std::move(choices), all, further);
 }
 
@@ -202,10 +227,18 @@ void ChatCall::BeginChoice(int index) {
 }
 
 void ChatCall::SendDelta(int index, json delta, json logprobs) {
-  SendChoice({{"index", index},
-              {"delta", std::move(delta)},
-              {"logprobs", std::move(logprobs)},
-              {"finish_reason", nullptr}});
+  json object = {{"index", index},
+                 {"delta", std::move(delta)},
+                 {"logprobs", std::move(logprobs)},
+                 {"finish_reason", nullptr}};
+  // The first chunk, which has the role, has no text that the ids could belong to.
+  if (!object["delta"].contains("role")) AddTokenIds(choices_[index].token_ids, object);
+  // Beside the choices, as whole answers have them.
+  json further = json::object();
+  if (prompt_token_ids_.is_array()) {
+    further["prompt_token_ids"] = std::exchange(prompt_token_ids_, json());
+  }
+  SendChoice(object, further);
 }
 
 }  // namespace sluice::gateway::openai

@@ -24,6 +24,7 @@ class ChatCall final : public ChoiceCall {
     int num_calls = 0;                                    // that have begun
     nlohmann::json tool_calls = nlohmann::json::array();  // where the answer is not streamed
     nlohmann::json logprobs;                              // null where not asked for
+    nlohmann::json token_ids;  // that no answer has had yet; null where not asked for
   };
 
   absl::StatusOr<Needs> Read(const nlohmann::json& body) override;
@@ -38,8 +39,12 @@ class ChatCall final : public ChoiceCall {
   // that ended the sequence.
   int NumShown(const v1::Chunk& chunk) const;
 
+  // Asks for the prompt's token ids, which the answer shows, then goes on to the next step.
+  void TokenizeChat();
   // Makes the prediction the tokens that are expected, then begins.
   void TokenizePrediction();
+  // Makes the Generate call, after the steps that come before it.
+  void Begin();
   void Take(int index, const OutputPiece& piece, nlohmann::json logprobs);
   nlohmann::json NewToolCalls(Choice& choice, const OutputPiece& piece);
   nlohmann::json Message(Choice& choice) const;
@@ -48,7 +53,8 @@ class ChatCall final : public ChoiceCall {
 
   ChatRequest request_;
   std::vector<Choice> choices_;
-  nlohmann::json prompt_logprobs_;  // null where not asked for
+  nlohmann::json prompt_logprobs_;   // null where not asked for
+  nlohmann::json prompt_token_ids_;  // likewise, and once a stream has had them
 };
 
 }  // namespace sluice::gateway::openai

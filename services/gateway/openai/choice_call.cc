@@ -22,7 +22,12 @@ json ChoiceCall::Envelope() const {
   return body;
 }
 
-void ChoiceCall::SendChoice(const json& choice) {
+void ChoiceCall::SendChoice(const json& choice, const json& further) {
+  if (!further.empty()) {
+    json envelope = Envelope();
+    envelope.update(further);
+    return call().SendEvent(ChoiceEvent(envelope, parameters().stream.include_usage).Of(choice));
+  }
   if (!choice_event_.has_value()) {
     choice_event_.emplace(Envelope(), parameters().stream.include_usage);
   }

@@ -32,8 +32,9 @@ class ChoiceCall : public OpenAiCall {
   virtual int64_t num_reasoning_tokens() const { return 0; }
 
   bool streams() const { return parameters().stream.stream; }
-  // One choice, in an event of its own. REQUIRES: streams().
-  void SendChoice(const nlohmann::json& choice);
+  // One choice, in an event of its own with the members of `further`. REQUIRES: streams().
+  void SendChoice(const nlohmann::json& choice,
+                  const nlohmann::json& further = nlohmann::json::object());
   // The answer with all `choices` and the members of `further`; where it is streamed, and the
   // choices were sent, its end.
   void End(nlohmann::json choices, const std::vector<v1::Finished>& finished,

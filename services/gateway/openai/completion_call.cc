@@ -31,14 +31,15 @@ absl::StatusOr<GenerationCall::Needs> CompletionCall::Read(const json& body) {
 
 void CompletionCall::Prepare() {
   if (request_.echo) echoes_.resize(request_.prompts.size());
+  if (request_.parameters.return_token_ids) prompt_token_ids_.resize(request_.prompts.size());
   ResolvePrompt(0);
 }
 
 // Prompts that are to be cut or shown take calls of their own, one prompt after the other.
 void CompletionCall::ResolvePrompt(size_t index) {
   if (index == request_.prompts.size()) return Begin();
-  const bool needs_tokens =
-      !request_.add_special_tokens && std::holds_alternative<std::string>(request_.prompts[index]);
+  const bool is_text = std::holds_alternative<std::string>(request_.prompts[index]);
+  const bool needs_tokens = !prompt_token_ids_.empty() || (!request_.add_special_tokens && is_text);
   if (request_.truncate_prompt_tokens.has_value() || needs_tokens) return TokenizePrompt(index);
   EchoPrompt(index);
 }
@@ -51,11 +52,13 @@ void CompletionCall::TokenizePrompt(size_t index) {
   const auto keep = static_cast<size_t>(std::max(1, wanted < 0 ? room : wanted));
   const auto cut = [this, index, keep, cuts](std::vector<int32_t> ids) {
     if (cuts && ids.size() > keep) ids.erase(ids.begin(), ids.end() - static_cast<ptrdiff_t>(keep));
-    request_.prompts[index] = std::move(ids);
+    if (!prompt_token_ids_.empty()) prompt_token_ids_[index] = ids;
+    // What is only shown leaves the text as it was sent.
+    if (cuts || !request_.add_special_tokens) request_.prompts[index] = std::move(ids);
     EchoPrompt(index);
   };
   Prompt& prompt = request_.prompts[index];
-  if (auto* ids = std::get_if<std::vector<int32_t>>(&prompt)) return cut(std::move(*ids));
+  if (const auto* ids = std::get_if<std::vector<int32_t>>(&prompt)) return cut(*ids);
   v1::TokenizeRequest request;
   request.set_text(std::get<std::string>(prompt));
   request.set_add_special_tokens(request_.add_special_tokens);
@@ -143,6 +146,7 @@ void CompletionCall::BeginChoices() {
     Choice& choice = choices_[i];
     if (request_.logprobs.has_value())
       choice.logprobs = std::make_unique<CompletionLogprobs>(*token_texts());
+    if (request_.parameters.return_token_ids) choice.token_ids = json::array();
     if (echoes_.empty()) continue;
     const Echo& echo = echoes_[i / num_sequences()];
     choice.text = echo.text;
@@ -168,12 +172,15 @@ void CompletionCall::OnChunk(int prompt, const v1::Chunk& chunk) {
   }
   Choice& choice = ChoiceOf(prompt, chunk.sequence());
   if (choice.logprobs != nullptr) choice.logprobs->Add(chunk);
+  if (choice.token_ids.is_array()) {
+    for (const int32_t id : chunk.token_ids()) choice.token_ids.push_back(id);
+  }
   if (!streams()) {
     choice.text += chunk.text();
     return;
   }
   if (!call().has_sent_events() && request_.echo) EchoChoices();
-  if (chunk.text().empty() && choice.logprobs == nullptr) return;
+  if (chunk.text().empty() && choice.logprobs == nullptr && choice.token_ids.empty()) return;
   SendChoice(ChoiceJson(prompt * num_sequences() + chunk.sequence(), chunk.text(),
                         choice.logprobs != nullptr ? choice.logprobs->Take() : json(nullptr)));
 }
@@ -207,11 +214,19 @@ void CompletionCall::Fail(const absl::Status& status) {
   AnswerError(call(), AsSent(status, names));
 }
 
-json CompletionCall::ChoiceJson(int index, const std::string& text, json logprobs) const {
-  return {{"index", index},
-          {"text", text},
-          {"logprobs", std::move(logprobs)},
-          {"finish_reason", nullptr}};
+json CompletionCall::ChoiceJson(int index, const std::string& text, json logprobs) {
+  json object = {{"index", index},
+                 {"text", text},
+                 {"logprobs", std::move(logprobs)},
+                 {"finish_reason", nullptr}};
+  Choice& choice = choices_[index];
+  if (!choice.token_ids.is_array()) return object;
+  object["token_ids"] = std::exchange(choice.token_ids, json::array());
+  // Once, with the first that a stream has of the choice.
+  if (!std::exchange(choice.shows_prompt, true)) {
+    object["prompt_token_ids"] = prompt_token_ids_[index / num_sequences()];
+  }
+  return object;
 }
 
 }  // namespace sluice::gateway::openai

@@ -19,6 +19,8 @@ class CompletionCall final : public ChoiceCall {
   // One of the n texts of one of the prompts.
   struct Choice {
     std::string text;
+    nlohmann::json token_ids;   // that no answer has had yet; null where not asked for
+    bool shows_prompt = false;  // the prompt's ids were sent
     std::unique_ptr<CompletionLogprobs> logprobs;
   };
   // What echo shows of a prompt.
@@ -45,10 +47,11 @@ class CompletionCall final : public ChoiceCall {
   Choice& ChoiceOf(int prompt, int sequence);
   void BeginChoices();
   void EchoChoices();
-  nlohmann::json ChoiceJson(int index, const std::string& text, nlohmann::json logprobs) const;
+  nlohmann::json ChoiceJson(int index, const std::string& text, nlohmann::json logprobs);
 
   CompletionRequest request_;
-  std::vector<Echo> echoes_;  // by prompt, where asked for
+  std::vector<Echo> echoes_;                            // by prompt, where asked for
+  std::vector<std::vector<int32_t>> prompt_token_ids_;  // the same
   std::vector<Choice> choices_;
   std::vector<nlohmann::json> prompt_logprobs_;  // by prompt; null where not asked for
 };

@@ -118,12 +118,13 @@ GenerationParameters ReadGenerationParameters(ObjectReader& reader, absl::string
   if (const auto most = reader.Integer("max_draft_tokens", 1, 32)) {
     request.mutable_drafts()->set_max_tokens(static_cast<int32_t>(*most));
   }
+  result.return_token_ids = reader.Bool("return_token_ids").value_or(false);
   // vLLM's switches, at what they are set to there and cannot be otherwise here.
   if (!reader.Bool("skip_special_tokens").value_or(true)) {
     reader.Refuse({"skip_special_tokens"}, "special tokens are left out of texts");
   }
   if (!reader.Bool("detokenize").value_or(true)) {
-    reader.Refuse({"detokenize"}, "answers are texts; token ids come over gRPC");
+    reader.Refuse({"detokenize"}, "answers are texts; 'return_token_ids' adds the ids");
   }
   reader.PassOver(kIgnoredParameters);
   return result;

@@ -23,6 +23,8 @@ struct GenerationParameters {
   StreamOptions stream;
   std::string constraint;  // the parameter that says what the text must keep; empty where none does
   std::vector<std::string> bad_words;  // texts that are not to occur
+  // vLLM's: choices have `token_ids`, and the prompt's are answered as `prompt_token_ids`.
+  bool return_token_ids = false;
 };
 
 // Sampling, beams, constraints, stopping, n, seed, priority: into `request`. `text` is the body as

@@ -82,29 +82,38 @@ void TokenizeChat(const ApiContext& context, const Call& call, const v1::Chat& c
       });
 }
 
-absl::StatusOr<Action> ReadTokenize(const ApiContext& context, const Call& call,
-                                    ObjectReader& reader, const v1::GetModelResponse& model) {
+// What is to be tokenized.
+struct TokenizeInput {
+  std::optional<v1::Chat> chat;  // else the text
+  v1::TokenizeRequest text;
+};
+
+// `body` is what the reader's object was parsed from.
+absl::StatusOr<TokenizeInput> ReadTokenizeInput(ObjectReader& reader, absl::string_view body) {
+  TokenizeInput input;
   const std::optional<std::string> prompt = reader.String("prompt");
-  const bool is_chat = reader.Array("messages") != nullptr;
-  v1::Chat chat;
-  if (is_chat) ReadChat(reader, call->request().body, chat);
-  if (is_chat && prompt.has_value()) {
+  if (reader.Array("messages") != nullptr) ReadChat(reader, body, input.chat.emplace());
+  if (input.chat.has_value() && prompt.has_value()) {
     reader.Fail("messages", "invalid_value",
                 "'messages' and 'prompt' contradict each other: give one of them.");
   }
-  v1::TokenizeRequest request;
-  if (const auto value = reader.Bool("add_special_tokens")) request.set_add_special_tokens(*value);
-  if (absl::Status status = reader.Finish(); !status.ok()) return status;
-  const int32_t context_size = model.max_positions();
-  if (is_chat) {
-    return Action([&context, call, chat = std::move(chat), context_size] {
-      TokenizeChat(context, call, chat, context_size);
-    });
+  if (const auto value = reader.Bool("add_special_tokens")) {
+    input.text.set_add_special_tokens(*value);
   }
-  if (!prompt.has_value()) return Missing("prompt");
-  request.set_text(*prompt);
-  return Action([&context, call, request = std::move(request), context_size] {
-    TokenizeText(context, call, request, context_size);
+  if (absl::Status status = reader.Finish(); !status.ok()) return status;
+  if (!input.chat.has_value() && !prompt.has_value()) return Missing("prompt");
+  input.text.set_text(prompt.value_or(""));
+  return input;
+}
+
+absl::StatusOr<Action> ReadTokenize(const ApiContext& context, const Call& call,
+                                    ObjectReader& reader, const v1::GetModelResponse& model) {
+  absl::StatusOr<TokenizeInput> input = ReadTokenizeInput(reader, call->request().body);
+  if (!input.ok()) return input.status();
+  const int32_t context_size = model.max_positions();
+  return Action([&context, call, input = *std::move(input), context_size] {
+    if (input.chat.has_value()) return TokenizeChat(context, call, *input.chat, context_size);
+    TokenizeText(context, call, input.text, context_size);
   });
 }
 
@@ -115,14 +124,20 @@ void ServeTokenize(const ApiContext& context, std::shared_ptr<http::Exchange> ex
            });
 }
 
-absl::StatusOr<Action> ReadDetokenize(const ApiContext& context, const Call& call,
-                                      ObjectReader& reader) {
+absl::StatusOr<v1::DetokenizeRequest> ReadDetokenizeInput(ObjectReader& reader) {
   const auto tokens = reader.Integers("tokens");
   if (absl::Status status = reader.Finish(); !status.ok()) return status;
   if (!tokens.has_value()) return Missing("tokens");
   v1::DetokenizeRequest request;
   request.mutable_token_ids()->Assign(tokens->begin(), tokens->end());
-  return Action([&context, call, request = std::move(request)] {
+  return request;
+}
+
+absl::StatusOr<Action> ReadDetokenize(const ApiContext& context, const Call& call,
+                                      ObjectReader& reader) {
+  const absl::StatusOr<v1::DetokenizeRequest> input = ReadDetokenizeInput(reader);
+  if (!input.ok()) return input.status();
+  return Action([&context, call, request = *input] {
     context.backend.Detokenize(call->caller(), request,
                                [call](const absl::StatusOr<v1::DetokenizeResponse>& text) {
                                  if (!text.ok()) return call->Respond(ErrorResponse(text.status()));
@@ -228,7 +243,30 @@ void ServeScore(const ApiContext& context, std::shared_ptr<http::Exchange> excha
       });
 }
 
+// The model that is asked for, which every body may have.
+ObjectReader ReaderOf(const json& body) {
+  ObjectReader reader(body);
+  reader.String("model");
+  return reader;
+}
+
 }  // namespace
+
+absl::Status CheckTokenizeBody(const json& body, absl::string_view text) {
+  ObjectReader reader = ReaderOf(body);
+  return ReadTokenizeInput(reader, text).status();
+}
+
+absl::Status CheckDetokenizeBody(const json& body, absl::string_view) {
+  ObjectReader reader = ReaderOf(body);
+  return ReadDetokenizeInput(reader).status();
+}
+
+absl::Status CheckScoreBody(const json& body, absl::string_view) {
+  ObjectReader reader = ReaderOf(body);
+  v1::ScoreRequest request;
+  return ReadScoreInput(reader, request).status();
+}
 
 void AddTextRoutes(http::Router& router, const ApiContext& context) {
   const auto add = [&](const char* path, auto* serve) {

@@ -24,6 +24,7 @@ const std::vector<Asset>& Assets() {
       {"/page/sampling.js", kScript, View(kSamplingJs)},
       {"/page/events.js", kScript, View(kEventsJs)},
       {"/page/key.js", kScript, View(kKeyJs)},
+      {"/page/recovery.js", kScript, View(kRecoveryJs)},
       {"/page/pipeline.js", kScript, View(kPipelineJs)},
       {"/page/charts.js", kScript, View(kChartsJs)},
       {"/page/cache.js", kScript, View(kCacheJs)},

@@ -20,6 +20,7 @@ constexpr struct {
     {"qwen3_xml", ToolFormat::kQwenXml},
     {"glm", ToolFormat::kGlm},
     {"deepseek", ToolFormat::kDeepSeek},
+    {"deepseek_v32", ToolFormat::kDsml},
     {"kimi", ToolFormat::kKimi},
     {"granite", ToolFormat::kGranite},
     {"lfm", ToolFormat::kLfm},
@@ -34,6 +35,7 @@ constexpr struct {
     {"<|channel|>", ToolFormat::kHarmony},
     {"<function=", ToolFormat::kQwenXml},
     {"<arg_key>", ToolFormat::kGlm},
+    {"<｜DSML｜", ToolFormat::kDsml},
     {"<｜tool▁call", ToolFormat::kDeepSeek},
     {"<|tool_call_begin|>", ToolFormat::kKimi},
     {"<|im_system|>tool_declare", ToolFormat::kKimi},
@@ -98,6 +100,7 @@ ToolFormat FormatOfPrompt(absl::string_view prompt) {
   const absl::string_view after = prompt.substr(call);
   if (absl::EndsWith(before, "to=functions.")) return ToolFormat::kHarmony;
   if (absl::StrContains(before, "<|tool_call_begin|>")) return ToolFormat::kKimi;
+  if (absl::EndsWith(before, "<｜DSML｜invoke name=\"")) return ToolFormat::kDsml;
   if (absl::StrContains(before, "<｜tool▁call▁begin｜>")) return ToolFormat::kDeepSeek;
   if (absl::StrContains(before, "<|tool_call_start|>")) return ToolFormat::kLfm;
   if (absl::StrContains(before, "respond with <|tool_call|>")) return ToolFormat::kGranite;

@@ -21,10 +21,11 @@ enum class ToolFormat {
   kQwenXml,  // <tool_call><function=f><parameter=a>1</parameter></function></tool_call>: Qwen3-Coder
   kGlm,      // <tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>
   kDeepSeek,  // <｜tool▁call▁begin｜>f<｜tool▁sep｜>{..}<｜tool▁call▁end｜>: V3.1; V3 and R1 by ```json
-  kKimi,      // <|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{..}<|tool_call_end|>
-  kGranite,   // <|tool_call|>[{"name": .., "arguments": {..}}, ..]
-  kLfm,       // <|tool_call_start|>[f(a=1)]<|tool_call_end|>
-  kHarmony,   // <|channel|>commentary to=functions.f<|message|>{..}<|call|>: gpt-oss
+  kDsml,  // <｜DSML｜invoke name="f"><｜DSML｜parameter name="a" string="true">..: DeepSeek V3.2
+  kKimi,     // <|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{..}<|tool_call_end|>
+  kGranite,  // <|tool_call|>[{"name": .., "arguments": {..}}, ..]
+  kLfm,      // <|tool_call_start|>[f(a=1)]<|tool_call_end|>
+  kHarmony,  // <|channel|>commentary to=functions.f<|message|>{..}<|call|>: gpt-oss
 };
 
 constexpr int kNumToolFormats = static_cast<int>(ToolFormat::kHarmony) + 1;

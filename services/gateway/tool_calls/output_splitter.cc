@@ -38,6 +38,7 @@ const Tags& TagsOf(ToolFormat format) {
   static const auto& kimi = *new Tags{{kKimiTags.section_begin, kKimiTags.call_begin}, "", ""};
   static const auto& deepseek =
       *new Tags{{kDeepSeekTags.section_begin, kDeepSeekTags.call_begin}, "", ""};
+  static const auto& dsml = *new Tags{{kDsmlSectionBegin, kDsmlTags.name_begin}, "", ""};
   static const auto& granite = *new Tags{{"<|tool_call|>", "<tool_call>"}, "", "[{"};
   static const auto& lfm = *new Tags{{"<|tool_call_start|>"}, "<|tool_call_end|>", ""};
   switch (format) {
@@ -50,6 +51,8 @@ const Tags& TagsOf(ToolFormat format) {
       return glm;
     case ToolFormat::kDeepSeek:
       return deepseek;
+    case ToolFormat::kDsml:
+      return dsml;
     case ToolFormat::kKimi:
       return kimi;
     case ToolFormat::kGranite:
@@ -104,6 +107,8 @@ std::unique_ptr<CallReader> NewCallReader(ToolFormat format, absl::string_view t
       return std::make_unique<XmlCallReader>(kGlmTags, tag, tools);
     case ToolFormat::kDeepSeek:
       return std::make_unique<SectionCallReader>(kDeepSeekTags, tag);
+    case ToolFormat::kDsml:
+      return std::make_unique<XmlCallReader>(kDsmlTags, tag, tools);
     case ToolFormat::kKimi:
       return std::make_unique<SectionCallReader>(kKimiTags, tag);
     default:

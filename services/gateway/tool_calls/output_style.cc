@@ -43,6 +43,8 @@ std::vector<std::string> SpecialTokensOf(ToolFormat format) {
       return AllOf(kKimiTags);
     case ToolFormat::kDeepSeek:
       return AllOf(kDeepSeekTags);
+    case ToolFormat::kDsml:
+      return {"｜DSML｜"};
   }
   return {};
 }

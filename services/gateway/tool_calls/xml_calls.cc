@@ -52,6 +52,18 @@ const XmlTags kQwenXmlTags = {"<function=",   ">",           "<parameter=",  ">"
 const XmlTags kGlmTags = {
     "", "", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "</tool_call>", "", false};
 
+const XmlTags kDsmlTags = {.name_begin = "<｜DSML｜invoke name=\"",
+                           .name_end = "\">",
+                           .key_begin = "<｜DSML｜parameter name=\"",
+                           .key_end = "\">",
+                           .value_begin = "",
+                           .value_end = "</｜DSML｜parameter>",
+                           .call_end = "</｜DSML｜invoke>",
+                           .outer_end = "</｜DSML｜function_calls>",
+                           .has_lines = false,
+                           .has_string_attribute = true,
+                           .has_section = true};
+
 bool XmlCallReader::Read(std::string& text, bool at_end, Pieces& pieces) {
   bool goes_on = true;
   while (goes_on && state_ != State::kEnded) {
@@ -108,6 +120,10 @@ bool XmlCallReader::ReadBeginning(std::string& text, bool at_end) {
 bool XmlCallReader::ReadName(std::string& text, bool at_end) {
   const size_t end = text.find_first_of(kNoName);
   if (end == std::string::npos && !at_end && text.size() <= kMaxNameBytes) return false;
+  if (end != std::string::npos && !at_end &&
+      IsProperPrefix(absl::string_view(text).substr(end), tags_.name_end)) {
+    return false;
+  }
   const bool is_named = end != std::string::npos && end > 0 && end <= kMaxNameBytes &&
                         absl::StartsWith(absl::string_view(text).substr(end), tags_.name_end);
   if (!is_named) {
@@ -161,6 +177,11 @@ bool XmlCallReader::ReadKey(std::string& text, bool at_end, Pieces& pieces) {
     return true;
   }
   key_ = std::string(absl::StripAsciiWhitespace(absl::string_view(text).substr(0, end)));
+  if (tags_.has_string_attribute) {
+    const size_t quote = std::min(key_.find('"'), key_.size());
+    is_string_ = absl::EndsWith(absl::string_view(key_).substr(quote), "string=\"true");
+    key_.resize(quote);
+  }
   Skip(text, end + SizeOf(tags_.key_end));
   state_ = State::kValueBegin;
   return true;
@@ -180,7 +201,7 @@ bool XmlCallReader::ReadValueBegin(std::string& text, bool at_end, Pieces& piece
     if (text.empty() && !at_end) return false;
     if (absl::StartsWith(text, "\n")) text.erase(0, 1);
   }
-  streams_value_ = types_->IsString(key_);
+  streams_value_ = tags_.has_string_attribute ? is_string_ : types_->IsString(key_);
   has_value_ = false;
   num_searched_ = 0;
   state_ = State::kValue;
@@ -230,6 +251,14 @@ bool XmlCallReader::ReadValue(std::string& text, bool at_end, Pieces& pieces) {
 }
 
 bool XmlCallReader::ReadAfter(std::string& text, bool at_end) {
+  if (tags_.has_section) {
+    const Found next = Take(text, tags_.name_begin, at_end);
+    if (next == Found::kNotYet) return false;
+    if (next == Found::kYes) {
+      state_ = State::kName;
+      return true;
+    }
+  }
   if (SizeOf(tags_.outer_end) > 0) {
     if (Take(text, tags_.outer_end, at_end) == Found::kNotYet) return false;
   }

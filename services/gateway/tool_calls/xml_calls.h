@@ -1,5 +1,5 @@
 // Calls whose arguments are elements in the manner of XML, each value a plain text. The tool's schema
-// tells what type a value has. Qwen3-Coder and GLM write them so.
+// tells what type a value has. Qwen3-Coder, GLM and DeepSeek V3.2 write them so.
 #pragma once
 
 #include <memory>
@@ -23,6 +23,9 @@ struct XmlTags {
   const char* call_end;
   const char* outer_end;  // behind call_end
   bool has_lines;         // a value has a line break before and behind it
+  // Behind a key stands whether its value is a string: KEY" string="true.
+  bool has_string_attribute = false;
+  bool has_section = false;  // several calls may stand before outer_end
 };
 
 // Qwen3-Coder, behind <tool_call>: <function=NAME><parameter=KEY>VALUE</parameter></function>
@@ -32,11 +35,17 @@ extern const XmlTags kQwenXmlTags;
 // </tool_call>, with line breaks before tags or without.
 extern const XmlTags kGlmTags;
 
+// DeepSeek V3.2, in a section between <｜DSML｜function_calls> and </｜DSML｜function_calls>:
+// <｜DSML｜invoke name="NAME"><｜DSML｜parameter name="KEY" string="true">VALUE</｜DSML｜parameter>
+// </｜DSML｜invoke>. A value that is no string is JSON.
+extern const XmlTags kDsmlTags;
+inline constexpr char kDsmlSectionBegin[] = "<｜DSML｜function_calls>";
+
 // Arguments that are strings are handed on as they come, others once they are whole.
 class XmlCallReader : public CallReader {
  public:
-  // `begun_by` is the tag that was read: <tool_call>, or that of a name. `tools` are those that were
-  // offered, and outlive the reader.
+  // `begun_by` is the tag that was read: <tool_call>, that of a section, or that of a name. `tools`
+  // are those that were offered, and outlive the reader.
   XmlCallReader(const XmlTags& tags, absl::string_view begun_by,
                 const std::vector<OfferedTool>& tools)
       : tags_(tags),
@@ -80,6 +89,7 @@ class XmlCallReader : public CallReader {
   State state_;
   std::string name_;
   std::string key_;
+  bool is_string_ = false;                      // as the attribute of the key says
   std::unique_ptr<const ArgumentTypes> types_;  // of the call that is read
   int num_arguments_ = 0;
   bool streams_value_ = false;

@@ -20,6 +20,7 @@
 #include "services/model/checkpoint.h"
 #include "services/model/digest/digest_cache.h"
 #include "services/model/digest/file_digest.h"
+#include "services/model/gguf_model.h"
 #include "services/model/identity.h"
 #include "services/model/progress.h"
 
@@ -66,6 +67,21 @@ absl::StatusOr<std::string> DigestOf(const std::vector<std::string>& paths,
   return TextDigest(all);
 }
 
+// Of all values of the metadata that are about tokens.
+absl::StatusOr<std::string> GgufTokenizerDigest(const std::string& path) {
+  constexpr char kPrefix[] = "tokenizer.";
+  const absl::StatusOr<GgufModel> model = GgufModel::Open(path);
+  if (!model.ok()) return model.status();
+  std::string all;
+  for (const auto& [key, value] : model->metadata()) {
+    if (!absl::StartsWith(key, kPrefix)) continue;
+    const absl::string_view bytes(reinterpret_cast<const char*>(value.bytes().data()),
+                                  value.bytes().size());
+    absl::StrAppend(&all, key, " ", static_cast<int>(value.type()), " ", bytes.size(), "\n", bytes);
+  }
+  return all.empty() ? "" : TextDigest(all);
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> WeightsDigest(const std::string& folder) {
@@ -74,7 +90,7 @@ absl::StatusOr<std::string> WeightsDigest(const std::string& folder) {
   const absl::StatusOr<Checkpoint> checkpoint = Checkpoint::Open(folder);
   if (!checkpoint.ok()) return checkpoint.status();
   std::vector<std::string> paths;
-  for (const SafetensorsFile& file : checkpoint->files()) paths.push_back(file.path());
+  for (const TensorFile& file : checkpoint->files()) paths.push_back(file.path());
   std::sort(paths.begin(), paths.end());
   const absl::MutexLock lock(&mutex);
   Progress progress(
@@ -83,6 +99,7 @@ absl::StatusOr<std::string> WeightsDigest(const std::string& folder) {
 }
 
 absl::StatusOr<std::string> TokenizerDigest(const std::string& folder) {
+  if (IsGgufPath(folder)) return GgufTokenizerDigest(folder);
   std::vector<std::string> paths;
   std::error_code error;
   for (const char* name : kTokenizerFiles) {

@@ -5,8 +5,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "kernels/usable_cpus.h"
 #include "services/model/digest/file_digest.h"
+#include "services/model/gguf_model.h"
 
 namespace sluice {
 namespace {
@@ -15,7 +17,10 @@ namespace {
 constexpr const char* kVocabularyFiles[] = {"tokenizer.json", "tokenizer.model", "spiece.model",
                                             "sentencepiece.bpe.model"};
 
+constexpr char kGgufVocabulary[] = "tokenizer.ggml.tokens";
+
 std::string VocabularyFile(const std::string& folder) {
+  if (IsGgufPath(folder)) return kGgufVocabulary;
   std::error_code error;
   for (const char* name : kVocabularyFiles) {
     if (std::filesystem::exists(absl::StrCat(folder, "/", name), error)) return name;
@@ -23,8 +28,18 @@ std::string VocabularyFile(const std::string& folder) {
   return "";
 }
 
-absl::StatusOr<std::string> DigestOf(const std::string& path) {
-  return FileDigest(path, UsableCpus(), [](uint64_t) {});
+absl::StatusOr<std::string> DigestOfGguf(const std::string& path) {
+  const absl::StatusOr<GgufModel> model = GgufModel::Open(path);
+  if (!model.ok()) return model.status();
+  const auto found = model->metadata().find(kGgufVocabulary);
+  if (found == model->metadata().end()) return "";
+  const absl::Span<const std::byte> bytes = found->second.bytes();
+  return TextDigest(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+}
+
+absl::StatusOr<std::string> DigestOf(const std::string& folder, const std::string& file) {
+  if (file == kGgufVocabulary) return DigestOfGguf(folder);
+  return FileDigest(absl::StrCat(folder, "/", file), UsableCpus(), [](uint64_t) {});
 }
 
 }  // namespace
@@ -38,9 +53,9 @@ absl::Status CheckSameVocabulary(const VocabularyOwner& model, const VocabularyO
   }
   const std::string file = VocabularyFile(model.folder);
   if (file.empty() || file != VocabularyFile(draft_model.folder)) return absl::OkStatus();
-  const absl::StatusOr<std::string> expected = DigestOf(absl::StrCat(model.folder, "/", file));
+  const absl::StatusOr<std::string> expected = DigestOf(model.folder, file);
   if (!expected.ok()) return expected.status();
-  const absl::StatusOr<std::string> actual = DigestOf(absl::StrCat(draft_model.folder, "/", file));
+  const absl::StatusOr<std::string> actual = DigestOf(draft_model.folder, file);
   if (!actual.ok()) return actual.status();
   if (*expected == *actual) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(refusal, ": their ", file, " differ"));

@@ -15,6 +15,7 @@
 #include "clients/cli/json.h"
 #include "clients/cli/load_generator.h"
 #include "clients/cli/progress_line.h"
+#include "services/model/shown_bar.h"
 #include "tests/clients/cli/fake_pipeline.h"
 
 namespace sluice::testing {
@@ -414,7 +415,10 @@ TEST(ProgressLineTest, DrawsABarOnATerminal) {
     line.Update(absl::UnixEpoch(), 1, 10);
     line.Update(absl::UnixEpoch() + absl::Milliseconds(50), 2, 20);
     line.Update(absl::UnixEpoch() + absl::Milliseconds(60), 4, 40);
+    // A line of the log that comes now erases it first.
+    EXPECT_EQ(EraseShownBar(), "\r\x1b[K");
   }
+  EXPECT_EQ(EraseShownBar(), "");
   EXPECT_EQ(err.str(),
             "\x1b[?7l\r[#######.......................] 1 of 4 requests, 10 tokens\x1b[K\x1b[?7h"
             "\x1b[?7l\r[##############################] 4 of 4 requests, 40 tokens\x1b[K\x1b[?7h"

@@ -51,8 +51,8 @@ const std::map<std::string, Names>& FlagsOfCommands() {
                            "timeout",   "json_schema",    "any_json",       "regex",
                            "grammar",   "choice",         "decline_drafts", "max_draft_tokens"};
     const Names model = OptionsOf(kRun);
-    const Names server = {"endpoint", "connect_timeout", "tls_cert",  "tls_key", "tls_ca",
-                          "tls",      "insecure",        "token_file"};
+    const Names server = {"endpoint", "connect_timeout", "tls_cert",   "tls_key", "tls_ca",
+                          "tls",      "insecure",        "token_file", "api_key"};
     const Names score = {"text", "file", "lines",    "token_ids",
                          "top",  "json", "priority", "timeout"};
     const Names load = {"prompt_tokens", "max_tokens",   "concurrency",  "requests",
@@ -72,6 +72,7 @@ const std::map<std::string, Names>& FlagsOfCommands() {
         {"plan", Names{"context", "sequences", "json"} + OptionsOf(kPlan)},
         {"status", Names{"json", "requests", "request", "watch", "interval"} + server},
         {"top", Names{"interval", "rows"} + server},
+        {"token", Names{"tokens"}},
         {"health", Names{"service", "timeout"} + server},
         {"chat-template", Names{"tokenizer", "template", "context", "name", "now"}},
     };
@@ -130,8 +131,8 @@ TEST(CliTest, RefusesUnknownCommandsNamingWhatExists) {
     EXPECT_THAT(fake.out.str(), IsEmpty());
     EXPECT_EQ(fake.err.str(),
               "sluice: unknown command \"serve\"; there are run, up, generate, chat, "
-              "chat-template, score, prefer, tokenize, detokenize, quantize, plan, bench, status, "
-              "top, health, help, version\n");
+              "chat-template, score, prefer, tokenize, detokenize, pull, quantize, plan, bench, "
+              "status, top, token, health, help, version\n");
   }
 }
 

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <utility>
 
 #include "absl/synchronization/mutex.h"
@@ -50,6 +51,19 @@ class FakeService final : public v1::GenerationService::Service {
     absl::StatusOr<v1::DetokenizeResponse> text = answers_.detokenize(*request);
     if (!text.ok()) return ToGrpc(text.status());
     *response = *std::move(text);
+    return grpc::Status::OK;
+  }
+
+  grpc::Status GetVocabulary(grpc::ServerContext* context, const v1::GetVocabularyRequest* request,
+                             v1::GetVocabularyResponse* response) override {
+    const auto token = answers_.vocabulary.lower_bound(request->first_token_id());
+    if (token == answers_.vocabulary.end()) return grpc::Status::OK;
+    v1::VocabularyEntry& entry = *response->add_entries();
+    entry.set_token_id(token->first);
+    entry.set_text(token->second);
+    if (std::next(token) != answers_.vocabulary.end()) {
+      response->set_next_token_id(std::next(token)->first);
+    }
     return grpc::Status::OK;
   }
 

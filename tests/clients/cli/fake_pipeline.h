@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -27,6 +28,7 @@ struct FakeAnswers {
   std::function<absl::StatusOr<v1::ScoreResponse>(const v1::ScoreRequest&)> score;
   std::function<absl::StatusOr<v1::TokenizeResponse>(const v1::TokenizeRequest&)> tokenize;
   std::function<absl::StatusOr<v1::DetokenizeResponse>(const v1::DetokenizeRequest&)> detokenize;
+  std::map<int32_t, std::string> vocabulary = {};  // served one token a page
 };
 
 // A model with a tokenizer, 100 tokens and no chat template; all calls but GetModel and GetStatus

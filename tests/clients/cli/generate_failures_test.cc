@@ -27,7 +27,7 @@ TEST(GenerateFailuresTest, KeepsWhatCameBeforeAFailure) {
   FakePipeline pipeline(Failing(absl::InternalError("broke"), {TextEvent(0, "half", {1})}));
   FakeEnvironment fake;
   EXPECT_EQ(fake.Run({"generate", "--endpoint", pipeline.endpoint(), "Once"}), 1);
-  EXPECT_EQ(fake.out.str(), "half");
+  EXPECT_EQ(fake.out.str(), "half\n");
   EXPECT_EQ(fake.err.str(), "sluice: broke [INTERNAL]\n");
 }
 
@@ -110,6 +110,9 @@ TEST(GenerateFailuresTest, RefusesATokenThatNoMetadataCanHold) {
   fake.environment.token = "s3cr\xc3\xa9t";
   EXPECT_EQ(fake.Run({"generate", "--endpoint", pipeline.endpoint(), "Once"}), 1);
   EXPECT_THAT(fake.err.str(), HasSubstr("SLUICE_TOKEN: the token has a character"));
+  fake.environment.api_key = fake.environment.token;
+  EXPECT_EQ(fake.Run({"generate", "Once"}), 1);
+  EXPECT_THAT(fake.err.str(), HasSubstr("SLUICE_API_KEY: the token has a character"));
   EXPECT_THAT(fake.err.str(), Not(HasSubstr("s3cr")));
 }
 

@@ -30,12 +30,12 @@ TEST(GenerateTest, PrintsTheTextAloneOnStdout) {
   FakePipeline pipeline(Saying(Story()));
   FakeEnvironment fake;
   EXPECT_EQ(fake.Run({"generate", "--endpoint", pipeline.endpoint(), "Once"}), 0);
-  EXPECT_EQ(fake.out.str(), "there was");
+  EXPECT_EQ(fake.out.str(), "there was\n");
   EXPECT_THAT(fake.err.str(), HasSubstr("4 tokens in "));
   EXPECT_THAT(fake.err.str(), HasSubstr("; prompt of 3 tokens; seed 7\n"));
 }
 
-TEST(GenerateTest, EndsTheLineOnATerminal) {
+TEST(GenerateTest, EndsTheLineOnATerminalToo) {
   FakePipeline pipeline(Saying(Story()));
   FakeEnvironment fake;
   fake.environment.out_is_terminal = true;
@@ -50,7 +50,7 @@ TEST(GenerateTest, PrintsTokenIdsForAModelWithoutTokenizer) {
   FakePipeline pipeline(answers);
   FakeEnvironment fake;
   EXPECT_EQ(fake.Run({"generate", "--endpoint", pipeline.endpoint(), "--token_ids", "1,2"}), 0);
-  EXPECT_EQ(fake.out.str(), "5 6 7");
+  EXPECT_EQ(fake.out.str(), "5 6 7\n");
 }
 
 TEST(GenerateTest, PrintsSeveralSequencesOneAfterTheOther) {
@@ -85,13 +85,16 @@ TEST(GenerateTest, PrintsLogprobsInJson) {
   position->set_logprob(-0.1f);
   position->add_top()->set_token_id(9);
   position->mutable_top(0)->set_logprob(-1.25f);
-  FakePipeline pipeline(Saying({event, FinishedEvent(1, 1)}));
+  FakeAnswers answers = Saying({event, FinishedEvent(1, 1)});
+  answers.vocabulary = {{5, "a"}, {9, "\xE2\x82"}};
+  FakePipeline pipeline(answers);
   FakeEnvironment fake;
   EXPECT_EQ(
       fake.Run({"generate", "--endpoint", pipeline.endpoint(), "--json", "--logprobs=1", "a"}), 0);
+  // The bytes too where they are a piece of a character.
   EXPECT_THAT(fake.out.str(),
-              HasSubstr("\"logprobs\":[{\"logprob\":-0.1,\"top\":[{\"token_id\":9,\"logprob\":"
-                        "-1.25}]}]}\n"));
+              HasSubstr("\"logprobs\":[{\"logprob\":-0.1,\"token\":\"a\",\"top\":[{\"token_id\":9,"
+                        "\"logprob\":-1.25,\"token\":\"\xEF\xBF\xBD\",\"bytes\":[226,130]}]}]}\n"));
   EXPECT_EQ(pipeline.requests().at(0).logprobs(), 1);
 }
 

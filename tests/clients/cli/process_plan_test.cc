@@ -24,6 +24,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 ModelConfig TinyConfig() { return *ParseModelConfig(TinyLlamaConfig(), "", "test"); }
 
@@ -51,7 +52,9 @@ std::vector<std::string> CommandLines(const PipelineSpec& spec) {
   const auto shards = PlanShards(config, spec.flags);
   EXPECT_TRUE(shards.ok()) << shards.status();
   std::vector<std::string> lines;
-  for (const ProcessSpec& process : PlanProcesses(spec, config, *shards)) {
+  const auto processes = PlanProcesses(spec, config, *shards);
+  EXPECT_TRUE(processes.ok()) << processes.status();
+  for (const ProcessSpec& process : *processes) {
     const std::string line = absl::StrJoin(process.argv, " ");
     const std::string end = absl::StrCat("/tmp/s/", process.name, ".end");
     EXPECT_EQ(process.termination_log, end);
@@ -171,7 +174,7 @@ TEST(ProcessPlanTest, EveryProcessIsToldHowLongWorkMayTakeAndAskedForItsHealth) 
   const ModelConfig config = TinyConfig();
   PipelineSpec spec = Spec(flags);
   spec.health = "unix:/tmp/s/health";
-  const auto processes = PlanProcesses(spec, config, *PlanShards(config, flags));
+  const auto processes = *PlanProcesses(spec, config, *PlanShards(config, flags));
   EXPECT_EQ(processes.front().health, "unix:/tmp/s/tokenizer");
   EXPECT_EQ(processes.back().health, "unix:/tmp/s/health");
 }
@@ -219,6 +222,27 @@ TEST(ProcessPlanTest, AGatewayIsToldItsNamesAndThatPlaintextIsMeant) {
   EXPECT_EQ(lines.back(),
             "gateway: /bin/sluice-gateway --listen 0.0.0.0:80 --orchestrator unix:/tmp/s/public "
             "--plaintext=true --allowed_hosts a.example --health_listen unix:/tmp/s/gateway");
+}
+
+TEST(ProcessPlanTest, HandsOptionsOnToTheProcessesThatHaveThem) {
+  const std::vector<std::string> lines = CommandLines(Flags({{"cors_origin", "*"},
+                                                             {"tool_parser", "none"},
+                                                             {"max_body_mib", "2"},
+                                                             {"max_model_len", "64"},
+                                                             {"chat_template", "t.jinja"},
+                                                             {"api_key", "secret"}}),
+                                                      "127.0.0.1:80");
+  ASSERT_EQ(lines.size(), 6u);
+  EXPECT_THAT(lines[0], HasSubstr(" --chat_template t.jinja"));
+  EXPECT_THAT(lines[4], HasSubstr(" --max_model_len 64"));
+  EXPECT_THAT(lines[5], HasSubstr(" --cors_origin *"));
+  EXPECT_THAT(lines[5], HasSubstr(" --tool_parser none"));
+  EXPECT_THAT(lines[5], HasSubstr(" --max_body_mib 2"));
+  for (const std::string& line : lines) {
+    EXPECT_THAT(line, Not(HasSubstr("secret")));  // command lines are seen by others
+    if (&line != &lines[0]) EXPECT_THAT(line, Not(HasSubstr("t.jinja")));
+    if (&line != &lines[4]) EXPECT_THAT(line, Not(HasSubstr("max_model_len")));
+  }
 }
 
 TEST(ProcessPlanTest, SharesCpusOutAmongRanks) {
@@ -319,8 +343,10 @@ TEST(ProcessPlanTest, SharesOutTheGpus) {
   const std::vector<std::string> two = lines(2), one = lines(1);
   ASSERT_EQ(two.size(), 6u);
   EXPECT_THAT(two[1], HasSubstr("--device cuda:0"));
-  EXPECT_THAT(two[2], AllOf(HasSubstr("--device cuda:0"), HasSubstr("--device_share 0.8"),
-                            HasSubstr("--kv_dtype bf16"), HasSubstr("--kv_cache_mib 0 ")));
+  EXPECT_THAT(two[2],
+              AllOf(HasSubstr("--device cuda:0"), HasSubstr("--device_share 0.8"),
+                    HasSubstr("--kv_cache_mib 0 "), ::testing::Not(HasSubstr("--kv_dtype"))))
+      << "the shard of a GPU keeps bf16 unless asked otherwise";
   EXPECT_THAT(two[3], AllOf(HasSubstr("--device cuda:1"), HasSubstr("--device_share 0.8")));
   EXPECT_THAT(two[4], AllOf(HasSubstr("sampler"), HasSubstr("--device cuda:1")));
   EXPECT_THAT(one[3], AllOf(HasSubstr("--device cuda:0"), HasSubstr("--device_share 0.4")));
@@ -330,6 +356,24 @@ TEST(ProcessPlanTest, RefusesWhatTheModelCannotBeCutInto) {
   for (const ModelFlags& flags : {Flags({{"tp", "3"}}), Flags({{"pp", "4"}})}) {
     EXPECT_EQ(PlanShards(TinyConfig(), flags).status().code(), absl::StatusCode::kInvalidArgument);
   }
+}
+
+TEST(ProcessPlanTest, RefusesMetricsOfMoreProcessesThanThereArePorts) {
+  const ModelConfig config = TinyConfig();
+  const PipelineSpec spec = Spec(Flags({{"metrics_port", "65000"}}));
+  const std::vector<ShardPlan> shards(600, PlanShards(config, spec.flags)->front());
+  const absl::Status status = PlanProcesses(spec, config, shards).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(),
+            "--metrics_port is 65000, and 604 processes take a port each from there on; accepted: "
+            "0 to 64932");
+}
+
+TEST(ProcessPlanTest, TellsNoProcessOfMoreThreadsThanItTakes) {
+  PipelineSpec spec = Spec(Flags({}));
+  spec.flags.cpus.resize(1100);
+  for (int i = 0; i < 1100; ++i) spec.flags.cpus[i] = i;
+  EXPECT_THAT(CommandLines(spec), ::testing::Contains(HasSubstr("--threads 1024")));
 }
 
 // A draft model of half the layers: its keys and values take half the memory for as many positions.

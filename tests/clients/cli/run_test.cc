@@ -28,7 +28,7 @@ TEST(RunTest, StartsThePipelineThatTheFlagsDescribe) {
                       "--kv_dtype", "bf16", "--threads", "3", "--kv_cache_mib", "64",
                       "--rope_scaling", "yarn,factor=4", "Once"}),
             0);
-  EXPECT_EQ(fake.out.str(), "there was");
+  EXPECT_EQ(fake.out.str(), "there was\n");
   EXPECT_EQ(seen.model, SomeModel());
   EXPECT_EQ(seen.num_ranks, 4);
   EXPECT_EQ(seen.num_stages, 2);

@@ -328,5 +328,17 @@ TEST(HealthProbeTest, WaitsForEachOfSeveral) {
   EXPECT_EQ(poll(&serving, 1, /*timeout=*/10'000), 1);
 }
 
+TEST_F(UpTest, RefusesOptionsThatLackOrExcludeAnother) {
+  for (const char* flag : {"--cors_origin", "--tool_parser", "--max_body_mib"}) {
+    EXPECT_EQ(Up({flag, flag == std::string("--tool_parser") ? "none" : "2"}), 2);
+    EXPECT_THAT(fake_.err.str(),
+                HasSubstr(absl::StrCat(flag, " is about HTTP, which needs --http_port")));
+  }
+  EXPECT_EQ(Up({"--api_key", "a", "--tokens", "b"}), 2);
+  EXPECT_THAT(fake_.err.str(), HasSubstr("--api_key and --tokens were both given"));
+  EXPECT_EQ(Up({"--api_key="}), 2);
+  EXPECT_THAT(fake_.err.str(), HasSubstr("--api_key: the key is empty"));
+}
+
 }  // namespace
 }  // namespace sluice::testing

@@ -49,6 +49,9 @@ MATRIX = {
     "services, 3 pipelines": ["layout=services", "replicas=3", "model.pipelineParallel=3"],
     "a claim": ["model.persistentVolumeClaim=weights", "model.path=llama/8b"],
     "a model as an image": ["model.image=registry.example/model:1"],
+    "a model of a hub": ["model.source=hf://Qwen/Qwen3-0.6B"],
+    "services, a model of a hub": ["layout=services", "model.source=hf://Qwen/Qwen3-0.6B@v1.0", "model.tensorParallel=2",
+                                   "model.persistentVolumeClaim=weights", "model.hubEndpoint=https://hub.example"],
     "a model that drafts": ["model.persistentVolumeClaim=weights", "model.path=8b", "model.draft.path=1b", "model.draft.weights=int4"],
     "services, a model that drafts": ["layout=services", "model.persistentVolumeClaim=weights", "model.path=8b", "model.draft.path=1b",
                                       "replicas=2", "model.tensorParallel=2"],
@@ -100,6 +103,9 @@ REFUSED = [
     (["auth.tokens[0].sha256=abc", "auth.tokens[0].tenant=x"], "auth.tokens.0.sha256"),
     (["auth.enabled=false"], "accepted: true, or false together with auth.insecurePublic true"),
     (["model.persistentVolumeClaim=a", "model.image=b"], "exclude each other; accepted: one of them"),
+    (["model.source=hf://Qwen/Qwen3-0.6B", "model.hostPath=/models"], "accepted: without hostPath and image"),
+    (["model.source=Qwen/Qwen3-0.6B"], "model.source"),
+    (["model.source=hf://Qwen"], "model.source"),
     (["model.path=x"], "model.path is \"x\" without a volume"),
     (["model.draft.path=x"], "model.draft.path is \"x\" without a volume"),
     (["model.draft.weights=fp4"], "model.draft.weights"),
@@ -452,6 +458,25 @@ class ChartTest(unittest.TestCase):
         kinds = [manifest["kind"] for manifest in manifests]
         self.assertEqual(kinds.count("Certificate"), 8)
         self.assertEqual(list(rules.what_is_named_exists(manifests)), [])
+
+    def test_an_init_container_gets_the_model_of_a_hub(self):
+        values = ["model.source=hf://Qwen/Qwen3-0.6B@v1", "model.hubEndpoint=https://hub.example", "model.hubTokenSecret=hub"]
+        for layout in ("single", "services"):
+            manifests = render([*values, f"layout={layout}"])
+            pods = [rules.pod_of(one)["spec"] for one in rules.workloads(manifests)]
+            pods = [pod for pod in pods if pod["containers"][0]["name"] != "gateway"]
+            self.assertGreaterEqual(len(pods), 1 if layout == "single" else 5)
+            for pod in pods:
+                pull = pod["initContainers"][0]
+                self.assertEqual(["pull", "--out=/models/Qwen/Qwen3-0.6B@v1", "--revision=v1", "--endpoint=https://hub.example",
+                                  "--token_file=/hub/token", "Qwen/Qwen3-0.6B"], pull["args"])
+                self.assertIn("--model=/models/Qwen/Qwen3-0.6B@v1", str(pod["containers"]))
+                self.assertIn({"name": "model", "mountPath": "/models"}, pull["volumeMounts"])
+                self.assertIn("hub", str([volume for volume in pod["volumes"] if volume["name"] == "hub-token"]))
+            policies = [one for one in manifests if one["metadata"]["name"].endswith("-hub")]
+            self.assertEqual([[{"port": 443, "protocol": "TCP"}]],
+                             [rule["ports"] for one in policies for rule in one["spec"]["egress"]])
+        self.assertNotIn("-hub", str([one["metadata"]["name"] for one in render([])]))
 
     def test_wrong_values_are_refused_with_a_sentence(self):
         for values, sentence in REFUSED:

@@ -108,7 +108,7 @@ def what_is_named_exists(manifests):
             secret = volume.get("secret", {}).get("secretName")
             if secret and secret not in secrets:
                 yield f"{name_of(workload)} mounts Secret {secret}, which does not exist"
-        for container in spec["containers"]:
+        for container in spec.get("initContainers", []) + spec["containers"]:
             mounted = {mount["name"] for mount in container.get("volumeMounts", [])}
             for volume in mounted - volumes:
                 yield f"{name_of(workload)} mounts {volume}, which is no volume of its pod"

@@ -11,7 +11,7 @@ namespace sluice::testing {
 namespace {
 
 // Splits in blocks that divide them, that don't, and that are longer.
-const AttentionShape kShapes[] = {
+const AttentionShape kSplitShapes[] = {
     {.num_kv_heads = 1, .group = 3, .head_dim = 24},
     {.block_size = 5, .num_kv_heads = 2, .group = 1, .head_dim = 7, .dtype = DType::kBF16},
     {.block_size = 700, .num_kv_heads = 1, .group = 2, .head_dim = 16},
@@ -55,7 +55,7 @@ class AttentionSplitsTest : public BackendTest {
 SLUICE_FOR_ALL_BACKENDS(AttentionSplitsTest);
 
 TEST_P(AttentionSplitsTest, LongContextsAgreeWithReference) {
-  for (const AttentionShape& shape : kShapes) {
+  for (const AttentionShape& shape : kSplitShapes) {
     const Prefilled ours = Prefill(shape);
     const auto pool = NewKvPool(reference(), ours.pool);
     const HostMatrix theirs =
@@ -66,7 +66,7 @@ TEST_P(AttentionSplitsTest, LongContextsAgreeWithReference) {
 
 // Decode rows around the ends of splits, on few threads and on many: what a prefill gave them.
 TEST_P(AttentionSplitsTest, EverySharingGivesTheSameBits) {
-  for (const AttentionShape& shape : kShapes) {
+  for (const AttentionShape& shape : kSplitShapes) {
     const Prefilled expected = Prefill(shape);
     for (const int num_threads :
          GetParam().is_gpu ? std::vector<int>{7} : std::vector<int>{1, 2, 7}) {
@@ -85,7 +85,7 @@ TEST_P(AttentionSplitsTest, EverySharingGivesTheSameBits) {
 
 // Drafted rows: some of one sequence after a long context, on few threads and on many.
 TEST_P(AttentionSplitsTest, RowsTogetherHaveTheBitsOfRowsInTurn) {
-  for (const AttentionShape& shape : kShapes) {
+  for (const AttentionShape& shape : kSplitShapes) {
     const Prefilled expected = Prefill(shape);
     for (const int num_threads : {1, 3}) {
       SCOPED_TRACE(::testing::Message() << num_threads << " threads");

@@ -82,10 +82,11 @@ void Norms(Backend& backend, Hash& hash) {
 
 void Products(Backend& backend, WeightFormat format, Hash& hash) {
   Floats floats(2);
+  const int64_t inputs = TraitsOf(format).group > 32 ? 1024 : 640;  // whole groups in each slice
   for (const int num_slices : {1, 4}) {
-    const auto packed = Pack(backend, floats.Matrix(75, 640, 0.1f), format, num_slices);
+    const auto packed = Pack(backend, floats.Matrix(75, inputs, 0.1f), format, num_slices);
     for (const int64_t rows : {1, 3, 16, 101}) {
-      const DeviceMatrix x(backend, floats.Matrix(rows, 640));
+      const DeviceMatrix x(backend, floats.Matrix(rows, inputs));
       DeviceMatrix out(backend, rows, 75);
       backend.Gemm(x.view(), *packed, out.view());
       hash.Add(out.Read());

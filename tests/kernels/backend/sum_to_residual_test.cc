@@ -15,15 +15,15 @@ namespace {
 using SumToResidualTest = BackendTest;
 SLUICE_FOR_ALL_BACKENDS(SumToResidualTest);
 
-struct Case {
+struct SumCase {
   size_t num_partials = 2;
   int64_t rows = 1, width = 64;
   bool has_bias = false;
   enum class Norm { kNone, kRms, kLayer, kLayerWithBias } norm = Norm::kRms;
 };
 
-struct Inputs {
-  Inputs(Random& random, const Case& c)
+struct SumInputs {
+  SumInputs(Random& random, const SumCase& c)
       : residual(RandomMatrix(random, c.rows, c.width)),
         bias(RandomMatrix(random, 1, c.width)),
         norm_weight(RandomMatrix(random, 1, c.width)),
@@ -36,7 +36,7 @@ struct Inputs {
   HostMatrix residual, bias, norm_weight, norm_bias;
 };
 
-struct Outcome {
+struct SumOutcome {
   HostMatrix residual, normed;
 };
 
@@ -57,7 +57,7 @@ void SumByParts(Backend& backend, absl::Span<const MatrixView> partials,
 }
 
 // With `fused` as one operation, else by its parts.
-Outcome Sum(Backend& backend, const Case& c, const Inputs& inputs, bool fused) {
+SumOutcome Sum(Backend& backend, const SumCase& c, const SumInputs& inputs, bool fused) {
   std::deque<DeviceMatrix> partials;
   std::vector<MatrixView> views;
   for (const HostMatrix& partial : inputs.partials) {
@@ -68,12 +68,12 @@ Outcome Sum(Backend& backend, const Case& c, const Inputs& inputs, bool fused) {
   DeviceMatrix norm_bias(backend, inputs.norm_bias);
   ResidualUpdate update{.residual = residual.view(),
                         .bias = c.has_bias ? bias.view().Row(0) : nullptr};
-  if (c.norm != Case::Norm::kNone) {
-    const bool has_bias = c.norm == Case::Norm::kLayerWithBias;
+  if (c.norm != SumCase::Norm::kNone) {
+    const bool has_bias = c.norm == SumCase::Norm::kLayerWithBias;
     update.norm = {.weight = weight.view().Row(0),
                    .bias = has_bias ? norm_bias.view().Row(0) : nullptr,
                    .eps = 1e-5f,
-                   .centred = c.norm != Case::Norm::kRms};
+                   .centred = c.norm != SumCase::Norm::kRms};
     update.normed = normed.view();
   }
   if (fused) {
@@ -81,14 +81,14 @@ Outcome Sum(Backend& backend, const Case& c, const Inputs& inputs, bool fused) {
   } else {
     SumByParts(backend, views, update);
   }
-  return {residual.Read(), c.norm == Case::Norm::kNone ? HostMatrix(0, 0) : normed.Read()};
+  return {residual.Read(), c.norm == SumCase::Norm::kNone ? HostMatrix(0, 0) : normed.Read()};
 }
 
-std::vector<Case> Cases() {
-  std::vector<Case> cases;
+std::vector<SumCase> Cases() {
+  std::vector<SumCase> cases;
   for (const size_t count : {1, 2, 4, 8}) {
-    for (const auto norm :
-         {Case::Norm::kNone, Case::Norm::kRms, Case::Norm::kLayer, Case::Norm::kLayerWithBias}) {
+    for (const auto norm : {SumCase::Norm::kNone, SumCase::Norm::kRms, SumCase::Norm::kLayer,
+                            SumCase::Norm::kLayerWithBias}) {
       // Rows that a block's threads hold in registers, and one that they don't.
       for (const int64_t width : {33, 256, 4095, 8200}) {
         cases.push_back({.num_partials = count,
@@ -104,10 +104,10 @@ std::vector<Case> Cases() {
 
 TEST_P(SumToResidualTest, HasTheBitsOfItsParts) {
   Random random(1);
-  for (const Case& c : Cases()) {
-    const Inputs inputs(random, c);
-    const Outcome fused = Sum(backend(), c, inputs, true);
-    const Outcome parts = Sum(backend(), c, inputs, false);
+  for (const SumCase& c : Cases()) {
+    const SumInputs inputs(random, c);
+    const SumOutcome fused = Sum(backend(), c, inputs, true);
+    const SumOutcome parts = Sum(backend(), c, inputs, false);
     EXPECT_TRUE(SameBits(fused.residual, parts.residual)) << c.num_partials << " x " << c.width;
     EXPECT_TRUE(SameBits(fused.normed, parts.normed)) << c.num_partials << " x " << c.width;
   }
@@ -115,11 +115,11 @@ TEST_P(SumToResidualTest, HasTheBitsOfItsParts) {
 
 TEST_P(SumToResidualTest, AgreesWithReference) {
   Random random(2);
-  for (const Case& c : Cases()) {
+  for (const SumCase& c : Cases()) {
     if (c.width > 4000) continue;
-    const Inputs inputs(random, c);
-    const Outcome ours = Sum(backend(), c, inputs, true);
-    const Outcome expected = Sum(reference(), c, inputs, true);
+    const SumInputs inputs(random, c);
+    const SumOutcome ours = Sum(backend(), c, inputs, true);
+    const SumOutcome expected = Sum(reference(), c, inputs, true);
     EXPECT_TRUE(SameBits(ours.residual, expected.residual)) << c.num_partials;
     EXPECT_TRUE(IsNear(ours.normed, expected.normed, 1e-5)) << c.num_partials;
   }
@@ -128,13 +128,13 @@ TEST_P(SumToResidualTest, AgreesWithReference) {
 // Ranks with eight, four, two or one of eight partials: each adds up its own, then all are joined.
 TEST_P(SumToResidualTest, HasTheSameBitsForAnyNumberOfRanks) {
   Random random(3);
-  const Case all{.num_partials = 8, .rows = 3, .width = 300, .has_bias = true};
-  const Inputs inputs(random, all);
-  const Outcome expected = Sum(backend(), all, inputs, true);
+  const SumCase all{.num_partials = 8, .rows = 3, .width = 300, .has_bias = true};
+  const SumInputs inputs(random, all);
+  const SumOutcome expected = Sum(backend(), all, inputs, true);
   for (const size_t ranks : {1, 2, 4}) {
-    Case joined = all;
+    SumCase joined = all;
     joined.num_partials = ranks;
-    Inputs of_ranks = inputs;
+    SumInputs of_ranks = inputs;
     of_ranks.partials.clear();
     for (size_t rank = 0; rank < ranks; ++rank) {
       std::deque<DeviceMatrix> own;
@@ -145,7 +145,7 @@ TEST_P(SumToResidualTest, HasTheSameBitsForAnyNumberOfRanks) {
       backend().TreeAdd(views, views[0]);
       of_ranks.partials.push_back(own[0].Read());
     }
-    const Outcome sum = Sum(backend(), joined, of_ranks, true);
+    const SumOutcome sum = Sum(backend(), joined, of_ranks, true);
     EXPECT_TRUE(SameBits(sum.residual, expected.residual)) << ranks << " ranks";
     EXPECT_TRUE(SameBits(sum.normed, expected.normed)) << ranks << " ranks";
   }

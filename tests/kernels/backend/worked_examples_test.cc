@@ -37,8 +37,8 @@ double Tolerance(const json& example, const std::string& key) {
                   (tolerance.is_object() ? tolerance.at(key) : tolerance).get<double>());
 }
 
-HostMatrix Matrix(const json& values) {
-  if (!values.at(0).is_array()) return Matrix(json::array({values}));
+HostMatrix ExampleMatrix(const json& values) {
+  if (!values.at(0).is_array()) return ExampleMatrix(json::array({values}));
   HostMatrix matrix(static_cast<int64_t>(values.size()), static_cast<int64_t>(values[0].size()));
   for (int64_t row = 0; row < matrix.rows; ++row) {
     for (int64_t col = 0; col < matrix.cols; ++col) matrix.At(row, col) = values[row][col];
@@ -79,10 +79,10 @@ SLUICE_FOR_ALL_BACKENDS(WorkedExamplesTest);
   const json& expected = example.at("expected")
 
 #define SLUICE_EXPECT_KEY(actual, key) \
-  EXPECT_TRUE(IsNear(actual, Matrix(expected.at(key)), Tolerance(example, key))) << (key)
+  EXPECT_TRUE(IsNear(actual, ExampleMatrix(expected.at(key)), Tolerance(example, key))) << (key)
 
 // x w, with w [K, N] as textbooks write it.
-HostMatrix Product(Backend& backend, const HostMatrix& x, const HostMatrix& w) {
+HostMatrix ExampleProduct(Backend& backend, const HostMatrix& x, const HostMatrix& w) {
   DeviceMatrix in(backend, x), out(backend, x.rows, w.cols);
   const auto packed = Pack(backend, Transposed(w));
   backend.Gemm(in.view(), *packed, out.view());
@@ -137,7 +137,7 @@ TEST_P(WorkedExamplesTest, RopeOfSixDimensionsAtPosition100) {
   SLUICE_EXAMPLE("rope_6d_t100");
   ASSERT_EQ(inputs.at("layout"), "interleaved");
   OnBoth([&](Backend& each) {
-    const HostMatrix x = Matrix(inputs.at("vector"));
+    const HostMatrix x = ExampleMatrix(inputs.at("vector"));
     SLUICE_EXPECT_KEY(
         RotatedBy(each, x, RopeAngles(inputs.at("position"), inputs.at("theta"), x.cols)),
         "rotated");
@@ -148,7 +148,7 @@ TEST_P(WorkedExamplesTest, RotationBy45Degrees) {
   SLUICE_EXAMPLE("rope_rotation_45");
   OnBoth([&](Backend& each) {
     const double angle = inputs.at("degrees").get<double>() * std::acos(-1.0) / 180;
-    SLUICE_EXPECT_KEY(RotatedBy(each, Matrix(inputs.at("vector")), {angle}), "rotated");
+    SLUICE_EXPECT_KEY(RotatedBy(each, ExampleMatrix(inputs.at("vector")), {angle}), "rotated");
   });
 }
 
@@ -159,11 +159,12 @@ TEST_P(WorkedExamplesTest, RotatedScoresDependOnDistance) {
     std::vector<float> scores;
     for (const json& pair : inputs.at("position_pairs")) {
       const auto rotated = [&](const char* name, double position) {
-        const HostMatrix x = Matrix(inputs.at(name));
+        const HostMatrix x = ExampleMatrix(inputs.at(name));
         return RotatedBy(each, x, RopeAngles(position, inputs.at("theta"), x.cols));
       };
       scores.push_back(
-          Product(each, rotated("query", pair[0]), Transposed(rotated("key", pair[1]))).At(0, 0));
+          ExampleProduct(each, rotated("query", pair[0]), Transposed(rotated("key", pair[1])))
+              .At(0, 0));
     }
     ASSERT_EQ(scores.size(), 2u);
     EXPECT_NEAR(scores[0], scores[1], kFloatTolerance);
@@ -175,7 +176,7 @@ TEST_P(WorkedExamplesTest, ScaledAttentionStep) {
   SLUICE_EXAMPLE("scaled_attention_step");
   OnBoth([&](Backend& each) {
     // Keys whose first element is the score, values that show the weights.
-    const HostMatrix scores = Matrix(inputs.at("scores"));
+    const HostMatrix scores = ExampleMatrix(inputs.at("scores"));
     const int64_t key_dim = inputs.at("key_dim"), visible = inputs.at("visible");
     HostMatrix query(1, key_dim), keys(visible, key_dim), values(visible, key_dim);
     query.At(0, 0) = 1;
@@ -207,21 +208,23 @@ TEST_P(WorkedExamplesTest, CausalMask) {
 TEST_P(WorkedExamplesTest, DotProductAttention) {
   SLUICE_EXAMPLE("dot_product_attention");
   OnBoth([&](Backend& each) {
-    const HostMatrix query = Matrix(inputs.at("query")), keys = Matrix(inputs.at("keys"));
-    const HostMatrix scores = Product(each, query, Transposed(keys));
+    const HostMatrix query = ExampleMatrix(inputs.at("query")),
+                     keys = ExampleMatrix(inputs.at("keys"));
+    const HostMatrix scores = ExampleProduct(each, query, Transposed(keys));
     SLUICE_EXPECT_KEY(scores, "scores");
     SLUICE_EXPECT_KEY(Softmax(each, scores), "weights");
-    SLUICE_EXPECT_KEY(Attention(each, query, keys, Matrix(inputs.at("values")), 1), "context");
+    SLUICE_EXPECT_KEY(Attention(each, query, keys, ExampleMatrix(inputs.at("values")), 1),
+                      "context");
   });
 }
 
 TEST_P(WorkedExamplesTest, KvCacheProjections) {
   SLUICE_EXAMPLE("kv_cache_projections");
   OnBoth([&](Backend& each) {
-    const HostMatrix x = Matrix(inputs.at("x"));
-    SLUICE_EXPECT_KEY(Product(each, x, Matrix(inputs.at("wq"))), "queries");
-    SLUICE_EXPECT_KEY(Product(each, x, Matrix(inputs.at("wk"))), "keys");
-    SLUICE_EXPECT_KEY(Product(each, x, Matrix(inputs.at("wv"))), "values");
+    const HostMatrix x = ExampleMatrix(inputs.at("x"));
+    SLUICE_EXPECT_KEY(ExampleProduct(each, x, ExampleMatrix(inputs.at("wq"))), "queries");
+    SLUICE_EXPECT_KEY(ExampleProduct(each, x, ExampleMatrix(inputs.at("wk"))), "keys");
+    SLUICE_EXPECT_KEY(ExampleProduct(each, x, ExampleMatrix(inputs.at("wv"))), "values");
   });
 }
 
@@ -229,38 +232,40 @@ TEST_P(WorkedExamplesTest, AttentionToTheBaseOfThree) {
   SLUICE_EXAMPLE("attention_base_3");
   OnBoth([&](Backend& each) {
     const float scale = std::log(inputs.at("base").get<float>());
-    const HostMatrix query = Matrix(inputs.at("query")), keys = Matrix(inputs.at("keys"));
-    HostMatrix scores = Product(each, query, Transposed(keys));
+    const HostMatrix query = ExampleMatrix(inputs.at("query")),
+                     keys = ExampleMatrix(inputs.at("keys"));
+    HostMatrix scores = ExampleProduct(each, query, Transposed(keys));
     SLUICE_EXPECT_KEY(scores, "scores");
     for (float& score : scores.values) score *= scale;
     SLUICE_EXPECT_KEY(Softmax(each, scores), "weights");
-    SLUICE_EXPECT_KEY(Attention(each, query, keys, Matrix(inputs.at("values")), scale), "result");
+    SLUICE_EXPECT_KEY(Attention(each, query, keys, ExampleMatrix(inputs.at("values")), scale),
+                      "result");
   });
 }
 
 TEST_P(WorkedExamplesTest, SelfAttentionWithBoostedKeys) {
   SLUICE_EXAMPLE("self_attention_boosted_keys");
   OnBoth([&](Backend& each) {
-    const HostMatrix x = Matrix(inputs.at("embeddings"));
-    const HostMatrix queries = Product(each, x, Matrix(inputs.at("wq")));
-    const HostMatrix keys = Product(each, x, Matrix(inputs.at("wk")));
+    const HostMatrix x = ExampleMatrix(inputs.at("embeddings"));
+    const HostMatrix queries = ExampleProduct(each, x, ExampleMatrix(inputs.at("wq")));
+    const HostMatrix keys = ExampleProduct(each, x, ExampleMatrix(inputs.at("wk")));
     SLUICE_EXPECT_KEY(queries, "queries");
     SLUICE_EXPECT_KEY(keys, "keys");
-    SLUICE_EXPECT_KEY(Product(each, queries, Transposed(keys)), "scores");
+    SLUICE_EXPECT_KEY(ExampleProduct(each, queries, Transposed(keys)), "scores");
   });
 }
 
 TEST_P(WorkedExamplesTest, RmsNormDefinition) {
   SLUICE_EXAMPLE("rms_norm_definition");
   OnBoth([&](Backend& each) {
-    const HostMatrix x = Matrix(inputs.at("x"));
+    const HostMatrix x = ExampleMatrix(inputs.at("x"));
     const auto norm = [&](const HostMatrix& gamma) {
       DeviceMatrix in(each, x), weight(each, gamma), out(each, x.rows, x.cols);
       each.RmsNorm(in.view(), weight.data(), inputs.at("eps"), out.view());
       return out.Read();
     };
     SLUICE_EXPECT_KEY(norm(HostMatrix(1, 3, {1, 1, 1})), "normalised");
-    SLUICE_EXPECT_KEY(norm(Matrix(inputs.at("gamma"))), "output");
+    SLUICE_EXPECT_KEY(norm(ExampleMatrix(inputs.at("gamma"))), "output");
   });
 }
 

@@ -126,7 +126,7 @@ class World {
   std::vector<std::unique_ptr<PeerExchange>> exchanges_;
 };
 
-std::byte Pattern(int call, int from, size_t index) {
+std::byte PeerPattern(int call, int from, size_t index) {
   return static_cast<std::byte>(31 * call + 7 * from + index);
 }
 
@@ -142,7 +142,7 @@ struct Call {
     call.part = 1 + world.random()() % most;
     for (int rank = 0; rank < world.size(); ++rank) {
       Bytes bytes(call.to_all ? call.part * world.size() : call.part);
-      for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = Pattern(number, rank, i);
+      for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = PeerPattern(number, rank, i);
       call.sent.push_back(bytes);
       call.received.emplace_back(call.part * world.size());
     }

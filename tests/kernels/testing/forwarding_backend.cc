@@ -149,6 +149,11 @@ void ForwardingBackend::ReserveForGemm(const PackedMatrix& weights, int64_t max_
   within_->ReserveForGemm(weights, max_rows);
 }
 
+void ForwardingBackend::ReserveForGemmOfHeads(absl::Span<const PackedMatrix* const> weights,
+                                              int64_t max_rows) {
+  within_->latents()->ReserveForGemmOfHeads(weights, max_rows);
+}
+
 void ForwardingBackend::ReserveForAttention(const KvPool& pool, int64_t max_rows) {
   within_->ReserveForAttention(pool, max_rows);
 }
@@ -208,6 +213,24 @@ void ForwardingBackend::ApplyQkNormRopeAndStoreKv(MatrixView qkv, const QkNormRo
     QkNormRopeParams owned = params;
     if (owned.rotations != nullptr) owned.rotations = &rotations;
     within_->ApplyQkNormRopeAndStoreKv(qkv, owned, layer, pool);
+  });
+}
+
+void ForwardingBackend::GemmOfHeads(const HeadColumns& x,
+                                    absl::Span<const PackedMatrix* const> weights,
+                                    const HeadColumns& out) {
+  Forward(
+      [=, this, weights = CopyOf(weights)] { within_->latents()->GemmOfHeads(x, weights, out); });
+}
+
+void ForwardingBackend::PrepareLatentAttention(MatrixView q, MatrixView kv,
+                                               const LatentParams& params, int layer, KvPool& pool,
+                                               MatrixView queries) {
+  const RopeTables rotations = *params.rotations;
+  Forward([=, this, &pool] {
+    LatentParams owned = params;
+    owned.rotations = &rotations;
+    within_->latents()->PrepareLatentAttention(q, kv, owned, layer, pool, queries);
   });
 }
 

@@ -9,10 +9,11 @@
 
 #include "kernels/backend.h"
 #include "kernels/expert_ops.h"
+#include "kernels/latent_ops.h"
 
 namespace sluice {
 
-class ForwardingBackend : public Backend {
+class ForwardingBackend : public Backend, private LatentOps {
  public:
   explicit ForwardingBackend(std::unique_ptr<Backend> within);
   ~ForwardingBackend() override;
@@ -30,6 +31,7 @@ class ForwardingBackend : public Backend {
   void ReserveForGemm(const PackedMatrix& weights, int64_t max_rows) override;
   void ReserveForAttention(const KvPool& pool, int64_t max_rows) override;
   absl::StatusOr<std::unique_ptr<RankGroup>> NewRankGroup(const RankGroupSpec& spec) override;
+  LatentOps* latents() override { return within_->latents() == nullptr ? nullptr : this; }
   int64_t BucketRows(int64_t rows) const override;
   void BeginStep(absl::Span<const AttentionSegment> segments, int64_t rows) override;
   absl::Status RunStep(const StepKey& key, absl::FunctionRef<absl::Status()> enqueue) override;
@@ -74,6 +76,13 @@ class ForwardingBackend : public Backend {
   Backend& within() { return *within_; }
 
  private:
+  void GemmOfHeads(const HeadColumns& x, absl::Span<const PackedMatrix* const> weights,
+                   const HeadColumns& out) override;
+  void ReserveForGemmOfHeads(absl::Span<const PackedMatrix* const> weights,
+                             int64_t max_rows) override;
+  void PrepareLatentAttention(MatrixView q, MatrixView kv, const LatentParams& params, int layer,
+                              KvPool& pool, MatrixView queries) override;
+
   // Enqueues operation() on the backend within.
   template <class Operation>
   void Forward(Operation operation);

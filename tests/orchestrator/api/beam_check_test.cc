@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-ModelDescription Model() {
+ModelDescription BeamModel() {
   ModelDescription model;
   model.vocabulary_size = 100;
   model.max_positions = 64;
@@ -33,9 +33,9 @@ v1::GenerateRequest Request(int width) {
 }
 
 EngineRequest Engine(const v1::GenerateRequest& request) {
-  const absl::Status status = CheckGenerate(request, Model());
+  const absl::Status status = CheckGenerate(request, BeamModel());
   EXPECT_TRUE(status.ok()) << status;
-  return EngineRequestFrom(request, Model(), {1}, 5);
+  return EngineRequestFrom(request, BeamModel(), {1}, 5);
 }
 
 TEST(CheckBeams, RefusesByName) {
@@ -92,7 +92,7 @@ TEST(CheckBeams, RefusesByName) {
   for (const auto& [spoil, expected] : cases) {
     v1::GenerateRequest request = Request(4);
     spoil(request);
-    const absl::Status status = CheckGenerate(request, Model());
+    const absl::Status status = CheckGenerate(request, BeamModel());
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << expected;
     EXPECT_THAT(std::string(status.message()), HasSubstr(expected));
   }
@@ -142,7 +142,7 @@ TEST(CheckGenerate, OfBestOfTakesThoseThatAreReturnedAndMore) {
   request.set_text("x");
   request.set_n(3);
   request.set_best_of(2);
-  EXPECT_THAT(std::string(CheckGenerate(request, Model()).message()),
+  EXPECT_THAT(std::string(CheckGenerate(request, BeamModel()).message()),
               HasSubstr("best_of is 2; accepted: n, which is 3, to 16"));
   request.set_best_of(5);
   EXPECT_EQ(Engine(request).num_sequences, 5);

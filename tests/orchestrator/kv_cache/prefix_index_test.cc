@@ -7,19 +7,19 @@
 namespace sluice {
 namespace {
 
-using Tokens = std::vector<TokenId>;
+using BlockTokens = std::vector<TokenId>;
 
 TEST(PrefixIndex, FindsABlockByItsParentAndTokens) {
   PrefixIndex index(4, 2);
   const PrefixIndex::Place root = index.AcquireRoot({});
-  EXPECT_EQ(index.FindOrInsert(3, root, Tokens{1, 2}), 3);
-  EXPECT_EQ(index.FindOrInsert(0, index.PlaceOf(3), Tokens{1, 2}), 0);
-  EXPECT_EQ(index.FindOrInsert(1, root, Tokens{1, 2}), 3) << "known already";
+  EXPECT_EQ(index.FindOrInsert(3, root, BlockTokens{1, 2}), 3);
+  EXPECT_EQ(index.FindOrInsert(0, index.PlaceOf(3), BlockTokens{1, 2}), 0);
+  EXPECT_EQ(index.FindOrInsert(1, root, BlockTokens{1, 2}), 3) << "known already";
   EXPECT_FALSE(index.Contains(1));
-  EXPECT_EQ(index.Find(root, Tokens{1, 2}), 3);
-  EXPECT_EQ(index.Find(index.PlaceOf(3), Tokens{1, 2}), 0);
-  EXPECT_EQ(index.Find(index.PlaceOf(0), Tokens{1, 2}), std::nullopt);
-  EXPECT_EQ(index.Find(root, Tokens{2, 1}), std::nullopt);
+  EXPECT_EQ(index.Find(root, BlockTokens{1, 2}), 3);
+  EXPECT_EQ(index.Find(index.PlaceOf(3), BlockTokens{1, 2}), 0);
+  EXPECT_EQ(index.Find(index.PlaceOf(0), BlockTokens{1, 2}), std::nullopt);
+  EXPECT_EQ(index.Find(root, BlockTokens{2, 1}), std::nullopt);
   EXPECT_TRUE(index.CheckIntegrity().ok());
 }
 
@@ -28,11 +28,11 @@ TEST(PrefixIndex, FindsABlockByItsParentAndTokens) {
 TEST(PrefixIndex, NeverUsesAPlaceAgain) {
   PrefixIndex index(4, 1);
   const PrefixIndex::Place root = index.AcquireRoot({});
-  index.FindOrInsert(0, root, Tokens{1});
-  index.FindOrInsert(1, index.PlaceOf(0), Tokens{2});
+  index.FindOrInsert(0, root, BlockTokens{1});
+  index.FindOrInsert(1, index.PlaceOf(0), BlockTokens{2});
   index.Remove(0);
-  index.FindOrInsert(0, root, Tokens{1});
-  EXPECT_EQ(index.Find(index.PlaceOf(0), Tokens{2}), std::nullopt);
+  index.FindOrInsert(0, root, BlockTokens{1});
+  EXPECT_EQ(index.Find(index.PlaceOf(0), BlockTokens{2}), std::nullopt);
   EXPECT_TRUE(index.CheckIntegrity().ok());
 }
 
@@ -41,7 +41,7 @@ TEST(PrefixIndex, KeepsARootWhileItIsHeldOrHasNodes) {
   const PrefixDomain domain = {.salt = "a", .adapter = "", .length_like = 0};
   const PrefixIndex::Place root = index.AcquireRoot(domain);
   EXPECT_EQ(index.AcquireRoot(domain), root);
-  index.FindOrInsert(0, root, Tokens{1});
+  index.FindOrInsert(0, root, BlockTokens{1});
   index.ReleaseRoot(root);
   index.ReleaseRoot(root);
   EXPECT_EQ(index.AcquireRoot(domain), root) << "a node stands under it";
@@ -53,7 +53,7 @@ TEST(PrefixIndex, KeepsARootWhileItIsHeldOrHasNodes) {
 TEST(PrefixIndex, EvictsInTheOrderInWhichBlocksBecameIdle) {
   PrefixIndex index(4, 1);
   const PrefixIndex::Place root = index.AcquireRoot({});
-  for (const BlockId block : {0, 1, 2, 3}) index.FindOrInsert(block, root, Tokens{block});
+  for (const BlockId block : {0, 1, 2, 3}) index.FindOrInsert(block, root, BlockTokens{block});
   for (const BlockId block : {2, 0, 3, 1}) index.MakeIdle(block);
   index.MakeUsed(0);
   index.MakeIdle(0);

@@ -349,5 +349,22 @@ TEST_F(ModelRunnerTest, ASequenceWhoseMaskIsNotReadySitsOutLongerEachTime) {
   EXPECT_EQ(runner().NextWake(), now_ + absl::Milliseconds(1)) << "a token came meanwhile";
 }
 
+TEST_F(ModelRunnerTest, WaitsForNothingOnceASequenceIsLetInWhileTheReplicaIsLost) {
+  constrained_ = true;
+  BeginServing();
+  Begin(1);
+  Turn();
+  replica_.sent.front().rows[0].deferred = true;
+  Step(absl::Milliseconds(1));
+  replica_.BeLost();
+  Turn();
+  EXPECT_LT(runner().NextWake(), SteadyTime::InfiniteFuture());
+  Turn(absl::Seconds(1));
+  EXPECT_EQ(runner().NextWake(), SteadyTime::InfiniteFuture()) << "the loop would spin";
+  replica_.BeReady();
+  Turn();
+  EXPECT_EQ(replica_.sent.size(), 1u) << "the sequence takes part again";
+}
+
 }  // namespace
 }  // namespace sluice

@@ -11,42 +11,42 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::SizeIs;
 
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+constexpr auto kRefused = absl::StatusCode::kInvalidArgument;
 
 class SequenceTest : public SchedulerTest {};
 
 TEST(SchedulerOptions, NameTheFieldAndValueThatIsWrong) {
   EXPECT_TRUE(Validate(SchedulerOptions{.max_positions = 1}).ok());
-  EXPECT_THAT(Validate(SchedulerOptions{}), StatusIs(kInvalid, "max_positions is 0"));
+  EXPECT_THAT(Validate(SchedulerOptions{}), StatusIs(kRefused, "max_positions is 0"));
   EXPECT_THAT(Validate(SchedulerOptions{.max_positions = 8, .max_inflight_steps = -1}),
-              StatusIs(kInvalid, "max_inflight_steps is -1"));
+              StatusIs(kRefused, "max_inflight_steps is -1"));
 }
 
 TEST_F(SequenceTest, RefusesAnEmptyPrompt) {
-  EXPECT_THAT(scheduler().Add(Spec(1, 0, 5)), StatusIs(kInvalid, "prompt is empty"));
+  EXPECT_THAT(scheduler().Add(Spec(1, 0, 5)), StatusIs(kRefused, "prompt is empty"));
 }
 
 TEST_F(SequenceTest, RefusesToGenerateNothingUnlessThePromptIsScored) {
-  EXPECT_THAT(scheduler().Add(Spec(1, 3, 0)), StatusIs(kInvalid, "max_new_tokens is 0"));
+  EXPECT_THAT(scheduler().Add(Spec(1, 3, 0)), StatusIs(kRefused, "max_new_tokens is 0"));
   SequenceSpec scored = Spec(1, 3, -1);
   scored.score_prompt = true;
-  EXPECT_THAT(scheduler().Add(scored), StatusIs(kInvalid, "max_new_tokens is -1"));
+  EXPECT_THAT(scheduler().Add(scored), StatusIs(kRefused, "max_new_tokens is -1"));
   scored.max_new_tokens = 0;
   EXPECT_TRUE(scheduler().Add(scored).ok());
 }
 
 TEST_F(SequenceTest, AcceptsExactlyTheContext) {
   options_.max_positions = 10;
-  EXPECT_THAT(scheduler().Add(Spec(1, 6, 5)), StatusIs(kInvalid, "context of 10 positions"));
+  EXPECT_THAT(scheduler().Add(Spec(1, 6, 5)), StatusIs(kRefused, "context of 10 positions"));
   EXPECT_THAT(scheduler().Add(Spec(1, 6, std::numeric_limits<int32_t>::max())),
-              StatusIs(kInvalid, "max_tokens of 2147483647"));
+              StatusIs(kRefused, "max_tokens of 2147483647"));
   EXPECT_TRUE(scheduler().Add(Spec(1, 6, 4)).ok());
 }
 
 TEST_F(SequenceTest, AcceptsExactlyWhatThePoolHoldsAndFinishesIt) {
   kv_cache_.num_blocks = 2;
   EXPECT_THAT(scheduler().Add(Spec(1, 4, 6)),
-              StatusIs(kInvalid, "need 9 positions of KV cache; the whole pool holds 8"));
+              StatusIs(kRefused, "need 9 positions of KV cache; the whole pool holds 8"));
   Add(Spec(1, 4, 5));
   for (int i = 0; i < 4; ++i) PlanAndCommit();
   EXPECT_EQ(scheduler().kv_cache().num_available_blocks(), 0);
@@ -74,11 +74,11 @@ TEST_F(SequenceTest, RefusesResumedTokensThatAreTheWholeOutput) {
   SequenceSpec spec = Spec(1, 3, 2);
   spec.resumed_tokens = {5, 6};
   EXPECT_EQ(AlreadyFinished(spec), FinishReason::kLength);
-  EXPECT_THAT(scheduler().Add(spec), StatusIs(kInvalid, "(length; max_new_tokens is 2)"));
+  EXPECT_THAT(scheduler().Add(spec), StatusIs(kRefused, "(length; max_new_tokens is 2)"));
   spec.max_new_tokens = 3;
   spec.stop_tokens = {6};
   EXPECT_EQ(AlreadyFinished(spec), FinishReason::kStop);
-  EXPECT_THAT(scheduler().Add(spec), StatusIs(kInvalid, "ended the sequence already (stop"));
+  EXPECT_THAT(scheduler().Add(spec), StatusIs(kRefused, "ended the sequence already (stop"));
   spec.stop_tokens = {};
   EXPECT_EQ(AlreadyFinished(spec), std::nullopt);
   EXPECT_TRUE(scheduler().Add(spec).ok());
@@ -88,9 +88,9 @@ TEST_F(SequenceTest, RefusesToShareAnotherPrompt) {
   Add(Spec(1, 3, 5));
   SequenceSpec sibling = Spec(2, 4, 5);
   sibling.prompt_of = 1;
-  EXPECT_THAT(scheduler().Add(sibling), StatusIs(kInvalid, "prompt_of names sequence 1"));
+  EXPECT_THAT(scheduler().Add(sibling), StatusIs(kRefused, "prompt_of names sequence 1"));
   sibling.prompt = {100, 101, 103};
-  EXPECT_THAT(scheduler().Add(sibling), StatusIs(kInvalid, "prompt_of names sequence 1"));
+  EXPECT_THAT(scheduler().Add(sibling), StatusIs(kRefused, "prompt_of names sequence 1"));
 }
 
 TEST_F(SequenceTest, EndsAtItsLengthWithTheFactsOfItsUse) {

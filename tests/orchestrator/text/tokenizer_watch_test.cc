@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class Tokenizer final : public v1::TokenizerService::CallbackService {
+class WatchedTokenizer final : public v1::TokenizerService::CallbackService {
   grpc::ServerUnaryReactor* GetInfo(grpc::CallbackServerContext* context,
                                     const v1::GetTokenizerInfoRequest*,
                                     v1::GetTokenizerInfoResponse* response) override {
@@ -69,7 +69,7 @@ class TokenizerWatchTest : public ::testing::Test {
 
   const std::string address_ = "unix:" + ::testing::TempDir() + "/tokenizer_watch_" +
                                ::testing::UnitTest::GetInstance()->current_test_info()->name();
-  Tokenizer tokenizer_;
+  WatchedTokenizer tokenizer_;
   absl::Mutex mutex_;
   bool answers_ ABSL_GUARDED_BY(mutex_) = false;
   std::unique_ptr<Server> server_;

@@ -27,6 +27,19 @@ class ChatTest(ApiTest):
         self.assertEqual(answer.events[-2]["choices"][0]["finish_reason"], "length")
         self.assertEqual({e["object"] for e in answer.events[:-1]}, {"chat.completion.chunk"})
 
+    def test_token_ids_of_answers(self):
+        prompt = self.api.ids_of("user: Tell me of the king.\nassistant:", "--no_special")
+        answer = self.api.chat(return_token_ids=True).json
+        self.assertEqual(answer["prompt_token_ids"], prompt)
+        ids = answer["choices"][0]["token_ids"]
+        self.assertEqual(len(ids), answer["usage"]["completion_tokens"])
+        events = self.api.chat(return_token_ids=True, stream=True).events
+        self.assertEqual([event["prompt_token_ids"] for event in events if "prompt_token_ids" in event], [prompt])
+        choices = [choice for event in events for choice in event["choices"]]
+        self.assertNotIn("token_ids", choices[0])  # it has the role alone
+        self.assertEqual([id for choice in choices for id in choice.get("token_ids", [])], ids)
+        self.assertNotIn("token_ids", self.api.chat().json["choices"][0])
+
     def test_messages_of_every_kind(self):
         messages = [
             {"role": "developer", "content": "Be kind."},

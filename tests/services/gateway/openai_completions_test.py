@@ -167,6 +167,24 @@ class CompletionsTest(ApiTest):
             self.assertIn(len(tokens), (2, 3))
         self.assertIsNone(self.api.chat(prompt_logprobs=0).json["prompt_logprobs"][0])
 
+    def test_token_ids_of_answers(self):
+        plain = self.api.complete(n=2, seed=3).json
+        answer = self.api.complete(n=2, seed=3, return_token_ids=True).json
+        for choice, other in zip(answer["choices"], plain["choices"]):
+            self.assertEqual(choice["text"], other["text"])
+            self.assertNotIn("token_ids", other)
+            self.assertEqual(choice["prompt_token_ids"], self.api.ids_of(PROMPT))
+        self.assertEqual(sum(len(choice["token_ids"]) for choice in answer["choices"]), answer["usage"]["completion_tokens"])
+        events = self.api.complete(n=2, seed=3, return_token_ids=True, stream=True).events
+        streamed = {0: [], 1: []}
+        prompts = []
+        for event in events:
+            for choice in event["choices"]:
+                streamed[choice["index"]] += choice["token_ids"]
+                prompts += [choice["prompt_token_ids"]] if "prompt_token_ids" in choice else []
+        self.assertEqual(streamed, {choice["index"]: choice["token_ids"] for choice in answer["choices"]})
+        self.assertEqual(prompts, [self.api.ids_of(PROMPT)] * 2)
+
     def test_service_tier_and_priority(self):
         self.assertEqual(self.api.complete(service_tier="flex").json["service_tier"], "flex")
         self.assertEqual(self.api.complete(priority=3).status, 200)

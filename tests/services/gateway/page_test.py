@@ -42,6 +42,8 @@ class PageCase(unittest.TestCase):
         self.addCleanup(self.page.close)
         self.page.open(f"http://{served.address}/#demo={served.demo_token}")
         self.page.wait("document.querySelector('.served.serving')")
+        self.assertTrue(self.page.script("return document.getElementById('chat-mode').checked"))
+        self.page.click("#text-mode")
 
     def tearDown(self):
         self.assertEqual([m for m in self.page.complaints() if "502" not in m and "503" not in m], [])
@@ -164,7 +166,7 @@ class PageTest(PageCase):
         self.page.wait("window.reds > 0")
         self.picture("pipeline")
         self.wait_until_written()
-        self.assertIn("killed shard", self.page.text("#notice"))
+        self.page.wait("/^killed shard 1·0 .*: back after \\d+ ms/.test(document.getElementById('notice').textContent)")
         self.page.click("nav a[href='#write']")
         self.assertEqual(self.page.text(".output .text"), "Once upon a time there was a king who" + expected)
 

@@ -33,6 +33,42 @@ def get(path):
     return call(served.address, "GET", path)
 
 
+class DescriptionTest(unittest.TestCase):
+    def test_version_is_that_of_the_program(self):
+        version = subprocess.run([f"{BIN}/sluice", "version"], capture_output=True, text=True, check=True).stdout.split()[1]
+        self.assertEqual(get("/version").json, {"version": version})
+        self.assertEqual(get("/v2").json["version"], version)
+        self.assertEqual(get("/openapi.json").json["info"]["version"], version)
+
+    def test_openapi_describes_paths_that_are_there(self):
+        document = get("/openapi.json").json
+        self.assertGreater(len(document["paths"]), 12)
+        for path, operations in document["paths"].items():
+            for method, operation in operations.items():
+                with self.subTest(path=path):
+                    sent = path.replace("{model}", "storyteller")
+                    answer = call(served.address, method.upper(), sent, {} if method == "post" else None)
+                    required = (operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+                                .get("schema", {}).get("required", []))
+                    self.assertEqual(answer.status, 400 if required or method == "post" else 200, answer.text)
+
+    def test_what_openapi_names_is_known(self):
+        for path, operations in get("/openapi.json").json["paths"].items():
+            schema = (operations.get("post", {}).get("requestBody", {}).get("content", {}).get("application/json", {})
+                      .get("schema"))
+            if schema is None:
+                continue
+            # A member that is null counts as absent, but has to be known; what is missing is told before what is unknown.
+            body = dict.fromkeys(schema["properties"])
+            self.assertNotIn("Unknown", call(served.address, "POST", path, body).text)
+            full = {"messages": [{"role": "user", "content": "x"}], "prompt": "x", "input": "x", "max_tokens": 1,
+                    "max_output_tokens": 1, "tokens": [1]}
+            body.update({name: value for name, value in full.items() if name in body})
+            if path == "/tokenize":
+                body["messages"] = None
+            self.assertEqual(call(served.address, "POST", path, body).status, 200, path)
+
+
 class TextTest(unittest.TestCase):
     def test_tokenize_and_back(self):
         tokens = post("/tokenize", prompt=TEXT, add_special_tokens=False).json

@@ -24,7 +24,7 @@
 namespace sluice {
 namespace {
 
-const WiringIdentity kWiring = testing::TestWiring();
+const WiringIdentity kInboxWiring = testing::TestWiring();
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -44,7 +44,7 @@ v1::PushRequest WithSequenceNumber(uint64_t number) {
 
 class LaneInboxTest : public ::testing::Test {
  protected:
-  void OpenLane() { ASSERT_TRUE(outbox_.Open(*inbox_.Offer(kWiring), kWiring).ok()); }
+  void OpenLane() { ASSERT_TRUE(outbox_.Open(*inbox_.Offer(kInboxWiring), kInboxWiring).ok()); }
 
   // By the lane, or into streamed_.
   void Send(v1::PushRequest request) {
@@ -163,13 +163,13 @@ TEST_F(LaneInboxTest, IsClosedForWhoWaitsAndForGood) {
 
 TEST_F(LaneInboxTest, SaysWhatIsWrongWithItsLane) {
   OpenLane();
-  const auto peer = LaneSegment::Open(*inbox_.Offer(kWiring), kWiring);
+  const auto peer = LaneSegment::Open(*inbox_.Offer(kInboxWiring), kInboxWiring);
   (*peer)->written().Store(LaneSegment::capacity() + 1);
   EXPECT_EQ(inbox_.Next().status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(LaneInboxTest, RefusesATurnThatIsOver) {
-  LaneWriter writer(*LaneSegment::Open(*inbox_.Offer(kWiring), kWiring));
+  LaneWriter writer(*LaneSegment::Open(*inbox_.Offer(kInboxWiring), kInboxWiring));
   ASSERT_TRUE(writer.Write(WithSequenceNumber(1)));
   ASSERT_TRUE(writer.Write(WithSequenceNumber(1)));
   EXPECT_EQ(Take(), 1u);
@@ -200,7 +200,7 @@ TEST_F(LaneInboxTest, KeepsABoundedNumberOfMessagesForATurnThatDoesNotCome) {
 
 TEST_F(LaneInboxTest, RemainsUsableAfterASleeperIsDamaged) {
   OpenLane();
-  const auto peer = LaneSegment::Open(*inbox_.Offer(kWiring), kWiring);
+  const auto peer = LaneSegment::Open(*inbox_.Offer(kInboxWiring), kInboxWiring);
   std::thread sending([&] {
     (*peer)->parked().Store(17);  // no value that a reader writes
     Send(StepOf(1));

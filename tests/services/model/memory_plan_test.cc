@@ -75,5 +75,22 @@ TEST(MemoryPlanTest, SharesLayersAndHeadsOutAndRepeatsNorms) {
   EXPECT_EQ(KvBytesPerPosition(config, half_of_layers, DType::kF32), 128u << 10);
 }
 
+// 512 + 64 numbers a position and layer, whatever the number of heads, on every rank.
+TEST(MemoryPlanTest, LatentsAreKeptOnceForAllHeads) {
+  ModelConfig config = Llama3(61, 7168, 18432, 128, 128);
+  for (LayerSpec& layer : config.layers) {
+    layer.attention.latent = LatentSpec{
+        .query_rank = 1536, .rank = 512, .nope_dim = 128, .rope_dim = 64, .value_dim = 128};
+  }
+  config.head_dim = 192;
+  const ShardPlan quarter = *MakeShardPlan(config, {.num_ranks = 4});
+  EXPECT_EQ(KvBytesPerPosition(config, DType::kBF16), 61u * 576 * 2);
+  EXPECT_EQ(KvBytesPerPosition(config, DType::kF8E4M3), 61u * 578);
+  EXPECT_EQ(KvBytesPerPosition(config, quarter, DType::kBF16), 61u * 576 * 2);
+  EXPECT_EQ(KvCopies(config, 4), 4);
+  EXPECT_EQ(KvCopies(Llama3(32, 4096, 14336, 32, 128), 4), 1);
+  EXPECT_EQ(quarter.o_proj.width, 128 * 128 / 8);
+}
+
 }  // namespace
 }  // namespace sluice::testing

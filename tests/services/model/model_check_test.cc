@@ -31,6 +31,20 @@ TEST(CheckModelFiles, SeesLayersThatNobodyUses) {
                           "used"));
 }
 
+TEST(CheckModelFiles, LeavesLayersOfOtherModelsAlone) {
+  const TempFolder folder;
+  auto tensors = TinyLlamaTensors(DType::kF32);
+  const size_t layers_of_text = tensors.size();
+  for (size_t i = 0; i < layers_of_text; ++i) {
+    auto image = tensors[i];
+    image.name = "vision_tower.layers.7.norm.weight." + std::to_string(i) + ".weight";
+    tensors[i].name = "language_model." + tensors[i].name;
+    tensors.push_back(image);
+  }
+  folder.Write("model.safetensors", SafetensorsBytes(tensors));
+  EXPECT_THAT(*CheckModelFiles(folder.path(), Config(3)), IsEmpty());
+}
+
 TEST(CheckModelFiles, RefusesWeightsThatAreNotFinite) {
   const TempFolder folder;
   auto tensors = TinyLlamaTensors(DType::kF32);

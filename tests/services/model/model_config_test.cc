@@ -190,7 +190,7 @@ TEST(ModelConfig, NamesWhatThisVersionLacks) {
       HasSubstr("rope_parameters.full_attention is {\"rope_theta\":1000000.0}"));
   EXPECT_THAT(Refusal(With("hidden_act", "quick_gelu"), unimplemented),
               AllOf(HasSubstr("hidden_act is \"quick_gelu\""), HasSubstr("\"silu\"")));
-  for (const char* method : {"gptq", "awq", "bitsandbytes", "modelopt"}) {
+  for (const char* method : {"aqlm", "quip", "hqq", "modelopt"}) {
     EXPECT_THAT(Refusal(With("quantization_config", {{"quant_method", method}}), unimplemented),
                 AllOf(HasSubstr("quantization_config.quant_method is \"" + std::string(method)),
                       HasSubstr("`sluice quantize`")));

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -436,6 +437,68 @@ TEST(ModelFamilies, OnlyRotaryHeadsMustBeEven) {
   json config = With(Minimal("sluice_decoder"), "head_dim", 3);
   EXPECT_THAT(Refusal(config), HasSubstr("head_dim is 3; accepted: an even head_dim"));
   EXPECT_EQ(Parsed(With(config, "position", "none")).head_dim, 3);
+}
+
+// ---- Latent attention ----
+
+// All layers are dense.
+json Latent(const std::string& model_type) {
+  return With(With(Minimal(model_type), "first_k_dense_replace", 3), "moe_intermediate_size", 8);
+}
+
+TEST(ModelFamilies, LatentAttentionHasTheSizesOfTheFirstModels) {
+  const ModelConfig config = Parsed(Latent("deepseek_v3"));
+  ASSERT_NE(config.latent(), nullptr);
+  const LatentSpec& latent = *config.latent();
+  EXPECT_EQ(latent.query_rank, 1536);
+  EXPECT_EQ(latent.rank, 512);
+  EXPECT_EQ(latent.query_dim(), 192);
+  EXPECT_EQ(latent.stored_dim(), 576);
+  EXPECT_EQ(config.value_width(), 4 * 128);
+  EXPECT_FLOAT_EQ(config.layers.at(0).attention.scale, 1 / std::sqrt(192.0F));
+  EXPECT_EQ(config.ropes.at(0).dim, 64);
+  EXPECT_TRUE(config.ropes.at(0).interleaved);
+  EXPECT_EQ(Parsed(Latent("glm4_moe_lite")).latent()->query_dim(), 256);
+  EXPECT_EQ(Parsed(Latent("kimi_k2")).latent()->stored_dim(), 576);
+}
+
+TEST(ModelFamilies, QueriesHaveALatentUnlessItsRankIsNull) {
+  EXPECT_EQ(Parsed(Latent("deepseek_v2")).latent()->query_rank, 1536);
+  EXPECT_EQ(Parsed(With(Latent("deepseek_v2"), "q_lora_rank", 40)).latent()->query_rank, 40);
+  EXPECT_EQ(Parsed(With(Latent("deepseek_v2"), "q_lora_rank", nullptr)).latent()->query_rank, 0);
+}
+
+// Whatever head_dim says, which some files have for the rotated part.
+TEST(ModelFamilies, LatentAttentionNamesItsHeadsBySizesOfTheirOwn) {
+  json config = With(With(Latent("deepseek_v3"), "head_dim", 64), "qk_nope_head_dim", 24);
+  EXPECT_EQ(Parsed(config).head_dim, 24 + 64);
+  EXPECT_THAT(Refusal(With(config, "qk_rope_head_dim", 7)),
+              HasSubstr("qk_rope_head_dim is 7; accepted: an even number from 2 to"));
+  EXPECT_THAT(Refusal(With(config, "kv_lora_rank", 33)), HasSubstr("kv_lora_rank is 33"));
+  EXPECT_THAT(Refusal(With(config, "v_head_dim", 0)), HasSubstr("v_head_dim is 0"));
+}
+
+TEST(ModelFamilies, YarnMultipliesTheScaleOfLatentAttention) {
+  const json yarn = {{"type", "yarn"},
+                     {"factor", 40},
+                     {"original_max_position_embeddings", 64},
+                     {"mscale", 0.5},
+                     {"mscale_all_dim", 1.0}};
+  const ModelConfig config = Parsed(With(Latent("deepseek_v3"), "rope_scaling", yarn));
+  const double all = 0.1 * std::log(40.0) + 1, some = 0.05 * std::log(40.0) + 1;
+  EXPECT_NEAR(config.layers.at(2).attention.scale, all * all / std::sqrt(192.0), 1e-7);
+  EXPECT_NEAR(config.ropes.at(0).attention_factor, some / all, 1e-12);
+  // By head nothing but the rotated elements are concerned.
+  EXPECT_FLOAT_EQ(Parsed(With(Minimal("llama"), "rope_scaling", yarn)).layers.at(0).attention.scale,
+                  0.5F);
+}
+
+TEST(ModelFamilies, LatentFamiliesHaveMixturesBehindTheirFirstLayers) {
+  const ModelConfig config = Parsed(With(Latent("deepseek_v3"), "first_k_dense_replace", 1));
+  EXPECT_EQ(MixtureOf(config.layers.at(0)), nullptr);
+  ASSERT_NE(MixtureOf(config.layers.at(1)), nullptr);
+  EXPECT_EQ(MixtureOf(config.layers.at(1))->router.num_experts, 256);
+  EXPECT_TRUE(config.layers.at(2).attention.latent.has_value());
 }
 
 }  // namespace

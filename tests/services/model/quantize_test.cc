@@ -28,8 +28,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
-constexpr WeightFormat kQuantized[] = {WeightFormat::kInt8, WeightFormat::kInt4,
-                                       WeightFormat::kFp8};
+constexpr WeightFormat kQuantizedFolder[] = {WeightFormat::kInt8, WeightFormat::kInt4,
+                                             WeightFormat::kFp8};
 
 // Models whose matrices have whole groups, or not: separate, stacked, transposed and by-head
 // projections.
@@ -119,7 +119,7 @@ void ExpectSameWeights(const WeightSource& a, const WeightSource& b, const Model
 TEST_F(QuantizeTest, WritesWhatLoadingWouldQuantize) {
   for (const json& config : Configs()) {
     for (const DType stored : {DType::kF32, DType::kBF16, DType::kF16}) {
-      for (const WeightFormat format : kQuantized) {
+      for (const WeightFormat format : kQuantizedFolder) {
         SCOPED_TRACE(
             absl::StrCat(config.dump(), " ", std::string(Name(stored)), " ", TypeName(format)));
         WriteModel(config, stored);
@@ -136,7 +136,7 @@ TEST_F(QuantizeTest, WritesWhatLoadingWouldQuantize) {
 
 TEST_F(QuantizeTest, AsPlainNumbersWeightsAreWhatTheQuotientsSay) {
   WriteModel(Phi3Config());
-  for (const WeightFormat format : kQuantized) {
+  for (const WeightFormat format : kQuantizedFolder) {
     ASSERT_TRUE(Quantize(format).ok());
     const WeightSource quantized = SourceOf(out());
     const TensorSlice slice{{3, 9}, {32, 64}};
@@ -162,7 +162,7 @@ TEST_F(QuantizeTest, SlicesOfColumnsHaveTheBitsOfTheWhole) {
   WriteModel(LlamaConfig());
   const WeightSource source = SourceOf(in());
   const TensorSlice whole = WholeOf(ShapeOf({TensorRole::kDown, 0}, ConfigOf(in())));
-  for (const WeightFormat format : kQuantized) {
+  for (const WeightFormat format : kQuantizedFolder) {
     const auto all = BytesOf(source, {TensorRole::kDown, 0}, whole, format);
     const size_t all_bytes = RowBytes(format, whole.columns.size());
     for (const IndexRange columns :

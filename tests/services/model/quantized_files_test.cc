@@ -42,7 +42,7 @@ class QuantizedFilesTest : public QuantizeTest {
 void QuantizedFilesTest::EditTensors(
     const std::function<void(std::map<std::string, OwnedTensor>&)>& edit) {
   const std::string path = out() + "/model.safetensors";
-  const auto file = SafetensorsFile::Open(path);
+  const auto file = OpenSafetensors(path);
   ASSERT_TRUE(file.ok()) << file.status();
   std::map<std::string, OwnedTensor> tensors;
   std::map<std::string, std::string> types;

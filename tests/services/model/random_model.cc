@@ -40,9 +40,14 @@ struct Sizes {
   int heads = 0, kv_heads = 0, head_dim = 0, hidden = 0, mlp = 0, layers = 0, vocab = 0;
 };
 
+bool IsLatent(const std::string& model_type) {
+  return absl::StartsWith(model_type, "deepseek") || model_type == "kimi_k2" ||
+         model_type == "glm4_moe_lite";
+}
+
 bool IsMixture(const std::string& model_type) {
   return absl::StrContains(model_type, "moe") || model_type == "mixtral" ||
-         model_type == "gpt_oss" || model_type == "llama4_text";
+         model_type == "gpt_oss" || model_type == "llama4_text" || IsLatent(model_type);
 }
 
 // Attention's outputs are cut into runs of whole heads, the MLP's into eighths at most.
@@ -110,6 +115,20 @@ void AddSizes(const Sizes& sizes, json& config) {
                  {"n_layer", sizes.layers},
                  {"n_head", sizes.heads},
                  {"n_positions", kRandomModelPositions}});
+}
+
+// As families with latent attention call them. The first layer is dense.
+void AddLatentSizes(const RandomModelOptions& options, const Sizes& sizes, Dice& dice,
+                    json& config) {
+  const bool in_groups = options.all_in_groups || dice.Chance();
+  config.update({{"kv_lora_rank", 2 * dice.Between(8, 40)},
+                 {"qk_nope_head_dim", dice.Between(5, 40)},
+                 {"qk_rope_head_dim", sizes.head_dim},
+                 {"v_head_dim", sizes.head_dim},
+                 {"first_k_dense_replace", 1},
+                 {"rope_interleave", dice.Chance()}});
+  if (options.model_type == "deepseek_v2") config["norm_topk_prob"] = false;
+  config["q_lora_rank"] = dice.Chance() ? json(in_groups ? 64 : 2 * dice.Between(10, 40)) : json();
 }
 
 void AddSwitches(Dice& dice, json& config) {
@@ -200,6 +219,7 @@ std::string RandomModelConfig(const RandomModelOptions& options) {
   json scaling = RandomScaling(static_cast<int>(sizes.head_dim * fraction) / 2, dice);
   AddSizes(sizes, config);
   if (IsMixture(options.model_type)) AddMixture(sizes, dice, config);
+  if (IsLatent(options.model_type)) AddLatentSizes(options, sizes, dice, config);
   // This kind begins at the very length that the file names, and only rotary positions go beyond.
   if (scaling["rope_type"] == "dynamic" && config["position"].get<std::string>()[0] == 'r') {
     config["max_position_embeddings"] = kRandomModelPositions / 2;

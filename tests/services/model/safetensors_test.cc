@@ -28,7 +28,7 @@ using ::sluice::testing::TempFolder;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-absl::StatusOr<SafetensorsContents> Parse(const std::string& bytes) {
+absl::StatusOr<TensorFileContents> Parse(const std::string& bytes) {
   return ParseSafetensors(
       absl::MakeConstSpan(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()),
       "some.safetensors");
@@ -60,7 +60,7 @@ TEST(Safetensors, ReadsBackWhatTheWriterWrote) {
   const std::string path = folder.PathOf("x.safetensors");
   ASSERT_TRUE(WriteSafetensors(path, to_write, {{"format", "pt"}, {"\"\u00e9", "\n"}}).ok());
 
-  const auto file = SafetensorsFile::Open(path);
+  const auto file = OpenSafetensors(path);
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_EQ(file->contents().tensors.size(), tensors.size());
   for (const OwnedTensor& tensor : tensors) {
@@ -95,9 +95,9 @@ TEST(Safetensors, MovingTheFileKeepsItsTensors) {
   const TempFolder folder;
   const OwnedTensor tensor = MakeTensor("t", DType::kF32, {100});
   const std::string path = folder.Write("x.safetensors", SafetensorsBytes({tensor}));
-  auto opened = SafetensorsFile::Open(path);
+  auto opened = OpenSafetensors(path);
   ASSERT_TRUE(opened.ok()) << opened.status();
-  const SafetensorsFile moved = *std::move(opened);
+  const TensorFile moved = *std::move(opened);
   EXPECT_EQ(moved.Find("t")->bytes, absl::MakeConstSpan(tensor.bytes));
   moved.Release(moved.Find("t")->bytes);  // released pages come back when read
   EXPECT_EQ(moved.Find("t")->bytes, absl::MakeConstSpan(tensor.bytes));
@@ -122,7 +122,7 @@ TEST(Safetensors, KnowsWhatGitLfsLeavesInPlaceOfAFile) {
   const std::string pointer =
       "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 269060552\n";
   folder.Write("model.safetensors", pointer);
-  const absl::Status status = SafetensorsFile::Open(folder.PathOf("model.safetensors")).status();
+  const absl::Status status = OpenSafetensors(folder.PathOf("model.safetensors")).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), HasSubstr("is a Git LFS pointer"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("git lfs pull"));
@@ -134,7 +134,7 @@ TEST(Safetensors, KnowsAWebPageInPlaceOfAFile) {
   const TempFolder folder;
   for (const char* page : {"<!DOCTYPE html><html>404</html>", "\n<HTML lang=en></HTML>"}) {
     const std::string path = folder.Write("model.safetensors", page);
-    const absl::Status status = SafetensorsFile::Open(path).status();
+    const absl::Status status = OpenSafetensors(path).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_THAT(std::string(status.message()), HasSubstr("is a web page"));
     EXPECT_EQ(ReadTextFile(path).status().code(), absl::StatusCode::kFailedPrecondition);
@@ -143,15 +143,14 @@ TEST(Safetensors, KnowsAWebPageInPlaceOfAFile) {
 
 TEST(Safetensors, RefusesWhatIsNoFile) {
   const TempFolder folder;
-  const auto missing = SafetensorsFile::Open(folder.PathOf("no.safetensors"));
+  const auto missing = OpenSafetensors(folder.PathOf("no.safetensors"));
   EXPECT_EQ(missing.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(missing.status().message()), HasSubstr("no.safetensors"));
-  EXPECT_EQ(SafetensorsFile::Open(folder.path()).status().code(),
-            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(OpenSafetensors(folder.path()).status().code(), absl::StatusCode::kInvalidArgument);
   const std::string fifo = folder.PathOf("fifo");
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
-  EXPECT_EQ(SafetensorsFile::Open(fifo).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(SafetensorsFile::Open(folder.Write("empty", "")).status().code(),
+  EXPECT_EQ(OpenSafetensors(fifo).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(OpenSafetensors(folder.Write("empty", "")).status().code(),
             absl::StatusCode::kInvalidArgument);
 }
 
@@ -269,7 +268,7 @@ TEST(Safetensors, HoldsFilesOfATerabyte) {
                  << std::strerror(errno);
   }
   munmap(room, kSize);
-  const auto file = SafetensorsFile::Open(path);
+  const auto file = OpenSafetensors(path);
   ASSERT_TRUE(file.ok()) << file.status();
   const StoredTensor* huge = file->Find("huge");
   ASSERT_NE(huge, nullptr);

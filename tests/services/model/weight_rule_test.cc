@@ -115,5 +115,22 @@ TEST(WeightRule, RanksShareNoGroup) {
   }
 }
 
+// One half of it is multiplied transposed.
+TEST(WeightRule, TheMapFromLatentsIsNotQuantized) {
+  ModelConfig config = Config();
+  for (LayerSpec& layer : config.layers) {
+    layer.attention.latent =
+        LatentSpec{.query_rank = 64, .rank = 32, .nope_dim = 32, .rope_dim = 32, .value_dim = 32};
+  }
+  for (const WeightFormat wanted : kFormats) {
+    EXPECT_EQ(FormatOf(InLayer(TensorRole::kKvB), config, wanted),
+              IsQuantized(wanted) ? kBF16 : wanted);
+    for (const TensorRole role : {TensorRole::kQA, TensorRole::kQB, TensorRole::kKvA}) {
+      EXPECT_EQ(FormatOf(InLayer(role), config, wanted), wanted);
+    }
+    EXPECT_EQ(FormatOf(InLayer(TensorRole::kKvANorm), config, wanted), kF32);
+  }
+}
+
 }  // namespace
 }  // namespace sluice

@@ -26,7 +26,7 @@ using ::sluice::testing::TinyLlamaTensors;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-ModelConfig TinyConfig() { return *ParseModelConfig(TinyLlamaConfig(), "", "tiny"); }
+ModelConfig TinyWeightsConfig() { return *ParseModelConfig(TinyLlamaConfig(), "", "tiny"); }
 
 absl::StatusOr<WeightSource> OpenWith(const TempFolder& folder, const ModelConfig& config,
                                       const std::vector<OwnedTensor>& tensors,
@@ -74,7 +74,7 @@ const std::vector<std::pair<TensorRole, std::string>>& LlamaNames() {
 }
 
 TEST(Weights, ReadsTheSliceOfEveryRoleStageAndRank) {
-  const ModelConfig config = TinyConfig();
+  const ModelConfig config = TinyWeightsConfig();
   ASSERT_EQ(TensorsOfLayer(0, config).size(), LlamaNames().size());
   const TempFolder folder;
   const auto source = OpenWith(folder, config, TinyLlamaTensors(DType::kF16));
@@ -98,7 +98,7 @@ TEST(Weights, ReadsTheSliceOfEveryRoleStageAndRank) {
 }
 
 TEST(Weights, CutsProjectionsAlongHeadsAndMlpColumns) {
-  const ModelConfig config = TinyConfig();
+  const ModelConfig config = TinyWeightsConfig();
   const auto plan = MakeShardPlan(config, {.num_ranks = 4, .rank = 3});
   ASSERT_TRUE(plan.ok()) << plan.status();
   const auto slice = [&](TensorRole role) { return SliceOf({role, 1}, config, *plan); };
@@ -114,7 +114,7 @@ TEST(Weights, CutsProjectionsAlongHeadsAndMlpColumns) {
 }
 
 TEST(Weights, ReadsInThePackersType) {
-  const ModelConfig config = TinyConfig();
+  const ModelConfig config = TinyWeightsConfig();
   const TempFolder folder;
   const auto source = OpenWith(folder, config, TinyLlamaTensors(DType::kF32));
   ASSERT_TRUE(source.ok()) << source.status();
@@ -129,7 +129,7 @@ TEST(Weights, ReadsInThePackersType) {
 }
 
 TEST(Weights, KeepsMatricesAsTheFileDoesUnlessTold) {
-  const ModelConfig config = TinyConfig();
+  const ModelConfig config = TinyWeightsConfig();
   for (const DType stored : {DType::kF32, DType::kF16, DType::kBF16}) {
     const TempFolder folder;
     const auto source = OpenWith(folder, config, TinyLlamaTensors(stored));
@@ -144,7 +144,7 @@ TEST(Weights, KeepsMatricesAsTheFileDoesUnlessTold) {
 }
 
 TEST(Weights, EveryTensorOfTheModelMustBeThere) {
-  const ModelConfig config = TinyConfig();
+  const ModelConfig config = TinyWeightsConfig();
   const std::vector<OwnedTensor> all = TinyLlamaTensors(DType::kF32);
   for (const OwnedTensor& tensor : all) {
     const TempFolder folder;
@@ -158,7 +158,7 @@ TEST(Weights, EveryTensorOfTheModelMustBeThere) {
 }
 
 TEST(Weights, EveryTensorOfTheModelMustHaveItsShapeAndAType) {
-  const ModelConfig config = TinyConfig();
+  const ModelConfig config = TinyWeightsConfig();
   const std::vector<OwnedTensor> all = TinyLlamaTensors(DType::kF32);
   for (size_t i = 0; i < all.size(); ++i) {
     const TempFolder folder;
@@ -178,7 +178,7 @@ TEST(Weights, EveryTensorOfTheModelMustHaveItsShapeAndAType) {
 }
 
 TEST(Weights, ATiedHeadIsTheEmbeddingUnderEitherName) {
-  ModelConfig config = TinyConfig();
+  ModelConfig config = TinyWeightsConfig();
   config.tied_embeddings = true;
   const std::vector<OwnedTensor> all = TinyLlamaTensors(DType::kF32);
   const TensorSlice slice{{4, 6}, {0, 16}};
@@ -201,13 +201,13 @@ TEST(Weights, ATiedHeadIsTheEmbeddingUnderEitherName) {
 
 TEST(Weights, AnUntiedHeadMayNotBeMissing) {
   const TempFolder folder;
-  const auto source = OpenWith(folder, TinyConfig(),
+  const auto source = OpenWith(folder, TinyWeightsConfig(),
                                WithoutTensor(TinyLlamaTensors(DType::kF32), "lm_head.weight"));
   EXPECT_THAT(std::string(source.status().message()), HasSubstr("\"lm_head.weight\""));
 }
 
 TEST(Weights, ProgressEndsAtWhatWasExpected) {
-  const ModelConfig config = TinyConfig();
+  const ModelConfig config = TinyWeightsConfig();
   const TempFolder folder;
   std::chrono::steady_clock::time_point now;
   std::string last;
@@ -345,14 +345,14 @@ TEST(TensorPlaces, NamesHaveTheLayerAndTheExpert) {
   folder.Write("model.safetensors", SafetensorsBytes(TinyLlamaTensors(DType::kF32)));
   const auto checkpoint = Checkpoint::Open(folder.path());
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
-  const TensorPlaces places(TinyConfig(), names, *checkpoint);
+  const TensorPlaces places(TinyWeightsConfig(), names, *checkpoint);
   EXPECT_EQ(places.Of({TensorRole::kUp, 2, 7}).name, "model.layers.2.mlp.experts.7.up_proj.weight");
   EXPECT_EQ(places.Of({TensorRole::kDown, 1}).name, "model.layers.1.mlp.down_proj.weight");
   EXPECT_EQ(places.Of({TensorRole::kHead}).name, "lm_head.weight");
 }
 
 TEST(Weights, TheOffsetOfNormsIsAddedToTheirWeightsAlone) {
-  ModelConfig config = TinyConfig();
+  ModelConfig config = TinyWeightsConfig();
   config.norm_weight_offset = 1;
   const TempFolder folder;
   const auto source = OpenWith(folder, config, TinyLlamaTensors(DType::kF32));

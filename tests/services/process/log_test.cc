@@ -6,6 +6,7 @@
 #include <string>
 
 #include "services/process/log_format.h"
+#include "services/process/log_prefix.h"
 
 namespace sluice {
 namespace {
@@ -54,6 +55,13 @@ TEST(Log, KnowsTheFormatsByName) {
   EXPECT_EQ(*ParseLogFormat("text"), LogFormat::kText);
   EXPECT_THAT(std::string(ParseLogFormat("xml").status().message()),
               HasSubstr("\"xml\" is no format; accepted: text, json"));
+}
+
+TEST(Log, WritesEachLineBehindThePrefix) {
+  SetLogPrefix([] { return std::string("\r\x1b[K"); });
+  EXPECT_THAT(LineOf("a"), StartsWith("\r\x1b[K20"));
+  SetLogPrefix(nullptr);
+  EXPECT_THAT(LineOf("a"), StartsWith("20"));
 }
 
 TEST(Log, DropsLinesBelowTheMinimum) {

@@ -7,6 +7,7 @@
 
 #include "kernels/check.h"
 #include "kernels/reference/reference_backend.h"
+#include "services/model/memory_plan.h"
 #include "services/model/shard_plan.h"
 #include "tests/kernels/testing/gpu_on_host.h"
 #include "tests/kernels/testing/rank_threads.h"
@@ -82,8 +83,7 @@ absl::Status LocalPipeline::LoadStage(const WeightSource& source, int stage) {
                               .kv_dtype = options_.kv_dtype,
                               .block_size = options_.block_size,
                               .max_step_rows = options_.max_step_rows};
-    options.kv_cache_bytes = plan->layers.size() * plan->kv_heads.size() *
-                             KvVectorBytes(options.kv_dtype, config_.head_dim) * 2 *
+    options.kv_cache_bytes = KvBytesPerPosition(config_, *plan, options.kv_dtype) *
                              options.block_size * options_.num_blocks;
     auto model = ShardModel::Load(config_, *plan, source, options, *self.backend);
     if (!model.ok()) return model.status();

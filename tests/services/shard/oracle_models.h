@@ -34,7 +34,8 @@ std::string ReasonWithoutOracle();
 // Names of the oracle's presets.
 std::vector<std::string> OraclePresets();
 
-// Models "PRESET:DTYPE" or "PRESET:DTYPE:SHARDS", such as "llama-tied:BF16:3", by item as given;
+// Models "PRESET:DTYPE" or "PRESET:DTYPE:SHARDS", such as "llama-tied:BF16:3", by item as given, or
+// what else tests/golden/oracle_models.py reads, such as "llama:F16:1:gptq@128:wide";
 // made where no test of this build has made them yet. Throws std::runtime_error where that fails.
 // Of carried ones takes those that are there.
 std::map<std::string, OracleModel> OracleModels(const std::vector<std::string>& items);

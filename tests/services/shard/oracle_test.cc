@@ -155,16 +155,35 @@ const std::vector<std::string> kMixtures = {
     "llama4-interleaved",
     "granitemoe",
     "granitemoeshared",
+    "deepseek_v2",
+    "deepseek_v2-groups",
+    "deepseek_v2-yarn",
+    "deepseek_v3",
+    "deepseek_v3-yarn",
+    "deepseek_v3-ungrouped",
 };
 
-// Those that a test takes: all, or one in 18 where the kernels of GPUs run on the host, which
-// takes seconds for each.
+// With latent attention, and dense layers alone.
+const std::vector<std::string> kLatentPresets = {
+    "deepseek_v2,first_k_dense_replace=3",
+    "deepseek_v2-yarn,first_k_dense_replace=3",
+    "deepseek_v3,first_k_dense_replace=3",
+    "deepseek_v3-yarn,first_k_dense_replace=3",
+    "deepseek_v3,first_k_dense_replace=3,rope_interleave=false",
+};
+
+bool TestsLatents() { return NewTestBackend({})->latents() != nullptr; }
+
+// Those that a test takes: all, or a few where the kernels of GPUs run on the host.
 std::vector<std::string> Presets() {
   const size_t step = TestsGpuOnHost() ? 18 : 1;
   std::vector<std::string> presets;
   for (size_t i = 0; i < kPresets.size(); i += step) presets.push_back(kPresets[i]);
   const auto& more = TestsRoundOperands() ? kMorePresetsOfGpus : kMorePresets;
-  presets.insert(presets.end(), more.begin(), more.end());
+  for (size_t i = 0; i < more.size(); i += TestsGpuOnHost() ? 2 : 1) presets.push_back(more[i]);
+  if (TestsLatents()) {
+    presets.insert(presets.end(), kLatentPresets.begin(), kLatentPresets.end());
+  }
   return presets;
 }
 
@@ -330,11 +349,24 @@ TEST_F(OracleTest, LogitsOfBf16KeysAndValuesAgree) {
                      {.weights = WeightType::kF32, .kv_dtype = DType::kBF16});
 }
 
+// The same of latents, which every key and value of a position is made of.
+TEST_F(OracleTest, LogitsOfBf16LatentsAgree) {
+  if (!TestsLatents()) GTEST_SKIP() << "has no latent attention";
+  ExpectErrorsWithin({.largest = 0.3, .root_mean_square = 0.03}, ItemsOf(kLatentPresets, "BF16"),
+                     {.weights = WeightType::kF32, .kv_dtype = DType::kBF16});
+}
+
+TEST_F(OracleTest, LogitsOfFp8LatentsAgree) {
+  if (!TestsLatents()) GTEST_SKIP() << "has no latent attention";
+  ExpectErrorsWithin({.largest = 2, .root_mean_square = 0.3}, ItemsOf(kLatentPresets, "BF16"),
+                     {.weights = WeightType::kF32, .kv_dtype = DType::kF8E4M3});
+}
+
 TEST_F(OracleTest, LogitsOfShardedAndHalfPrecisionFilesAgree) {
   ExpectErrorsWithin(F32Bound(), {"llama:F16", "llama-bias:F32:3"}, {});
 }
 
-std::string Text(const PipelineOptions& options) {
+std::string OracleText(const PipelineOptions& options) {
   return absl::StrCat(options.num_ranks, " ranks, ", options.num_stages, " stages, ",
                       options.num_threads, " threads");
 }
@@ -365,7 +397,7 @@ TEST_F(OracleTest, RanksStagesAndThreadsDoNotChangeABit) {
           PipelineOptions{.num_ranks = 4}, PipelineOptions{.num_stages = 2},
           PipelineOptions{.num_ranks = 4, .num_stages = 3, .num_threads = 2}}) {
       EXPECT_TRUE(SameBits(LogitsOf(*Load(model, options), model.ids, {50}), expected))
-          << item << ": " << Text(options);
+          << item << ": " << OracleText(options);
     }
   }
 }
@@ -434,13 +466,14 @@ TEST_F(OracleTest, NeighboursInAStepDoNotChangeABit) {
                                     "sluice-rope_interleaved-layernorm-relu",
                                     "sluice-sinusoidal-rmsnorm-gelu",
                                     "llama-longrope"};
+  if (TestsLatents()) kinds.push_back(kLatentPresets[3]);
   if (TestsGpuOnHost()) kinds.resize(2);
   if (TestsRoundOperands()) {  // GPUs refuse some
     std::erase_if(kinds, [](const std::string& kind) {
       return kind == "olmo3" || kind == "stablelm-parallel";
     });
   } else {
-    kinds.insert(kinds.end(), {"qwen3_moe", "qwen2_moe", "gpt_oss", "llama4"});
+    kinds.insert(kinds.end(), {"qwen3_moe", "qwen2_moe", "gpt_oss", "llama4", "deepseek_v3-yarn"});
   }
   const auto oracle = OracleModels(ItemsOf(kinds, "F32"));
   for (const auto& [item, model] : oracle) {

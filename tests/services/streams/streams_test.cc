@@ -22,7 +22,7 @@
 #include "services/rpc/server.h"
 #include "services/rpc/transport.h"
 #include "services/stage/activations.h"
-#include "services/stage/ring_intake.h"
+#include "services/stage/row_intake.h"
 #include "services/streams/client_stream.h"
 #include "services/streams/server_stream.h"
 #include "sluice/v1/activations.grpc.pb.h"
@@ -386,13 +386,12 @@ TEST_P(Activations, GoByARingOfTheSendersMemory) {
   const auto receiving = MakeAsyncBackend(MakeReferenceBackend());
   constexpr int64_t kHidden = 64;
   RowRing ring(*sending, kHidden, /*rows=*/16);
-  const auto inbox = std::make_shared<Inbox>();
-  receiver_.Open(TestWiring(3), inbox, RingIntake::UseOf(*receiving));
+  RowIntake intake(receiver_, TestWiring(3), *receiving);
+  intake.Open();
   ActivationsSender sender(
       channel_, TestWiring(3), [](const absl::Status&) {}, &ring);
   ASSERT_EQ(sender.WaitUntilOpen(SoonEnough()), absl::OkStatus());
   sender.OfferRing();
-  RingIntake intake(receiver_, TestWiring(3), *receiving);
   StepRows out(*sending, kHidden), in(*receiving, kHidden);
   int num_in_ring = 0;
   for (uint64_t step = 1; num_in_ring < 40; ++step) {
@@ -404,11 +403,10 @@ TEST_P(Activations, GoByARingOfTheSendersMemory) {
     sent.set_step_id(step);
     ASSERT_EQ(sender.Store(out, std::nullopt, sent), absl::OkStatus());
     sender.Send(std::move(sent));
-    const auto request = inbox->Next();
-    ASSERT_TRUE(request.ok()) << request.status();
-    num_in_ring += request->step().has_in_ring() ? 1 : 0;
-    intake.OpenIfOffered();
-    ASSERT_EQ(intake.reader().Load(request->step(), in), absl::OkStatus());
+    const absl::StatusOr<v1::PushStep> received = intake.RowsOf(step);
+    ASSERT_TRUE(received.ok()) << received.status();
+    num_in_ring += received->has_in_ring() ? 1 : 0;
+    ASSERT_EQ(intake.Load(*received, in), absl::OkStatus());
     EXPECT_EQ(in.Store()->data(), rows.data()) << "step " << step;
     intake.Done();
   }

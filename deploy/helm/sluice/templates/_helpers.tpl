@@ -28,11 +28,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 
 {{- define "sluice.hasModelVolume" -}}
-{{- with .Values.model }}{{ if or .persistentVolumeClaim .hostPath .image .initContainers }}yes{{ end }}{{ end }}
+{{- with .Values.model }}{{ if or .source .persistentVolumeClaim .hostPath .image .initContainers }}yes{{ end }}{{ end }}
+{{- end }}
+
+{{/* ORG/NAME or ORG/NAME@REVISION; empty without a source. */}}
+{{- define "sluice.hubModel" -}}
+{{ trimPrefix "hf://" .Values.model.source }}
 {{- end }}
 
 {{- define "sluice.modelFolder" -}}
-{{- if include "sluice.hasModelVolume" . }}/models{{ with .Values.model.path }}/{{ . }}{{ end }}
+{{- if include "sluice.hasModelVolume" . }}/models{{ with .Values.model.path | default (include "sluice.hubModel" .) }}/{{ . }}{{ end }}
 {{- else }}/usr/share/sluice/models/storyteller{{ end }}
 {{- end }}
 
@@ -96,8 +101,37 @@ runtimeClassName: {{ . }}
 
 {{/* Of the pods that read the model. */}}
 {{- define "sluice.initContainers" -}}
-{{- with .Values.model.initContainers }}
-initContainers: {{ toYaml . | nindent 0 }}
+{{- with .Values.model }}
+{{- if or .source .initContainers }}
+initContainers:
+{{- with .source }}
+- name: pull
+  {{- include "sluice.containerSecurity" $ | nindent 2 }}
+  {{- $model := splitn "@" 2 (include "sluice.hubModel" $) }}
+  args:
+  - pull
+  - --out={{ include "sluice.modelFolder" $ }}
+  {{- with $model._1 }}
+  - --revision={{ . }}
+  {{- end }}
+  {{- with $.Values.model.hubEndpoint }}
+  - --endpoint={{ . }}
+  {{- end }}
+  {{- if $.Values.model.hubTokenSecret }}
+  - --token_file=/hub/token
+  {{- end }}
+  - {{ $model._0 }}
+  resources: {requests: {cpu: 100m, memory: 64Mi}, limits: {memory: 512Mi}}
+  volumeMounts:
+  - {name: model, mountPath: /models}
+  {{- if $.Values.model.hubTokenSecret }}
+  - {name: hub-token, mountPath: /hub, readOnly: true}
+  {{- end }}
+{{- end }}
+{{- with .initContainers }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- end }}
 
@@ -209,7 +243,7 @@ env:
 - name: model
   {{- with .Values.model }}
   {{- if .persistentVolumeClaim }}
-  persistentVolumeClaim: {claimName: {{ .persistentVolumeClaim }}{{ if not .initContainers }}, readOnly: true{{ end }}}
+  persistentVolumeClaim: {claimName: {{ .persistentVolumeClaim }}{{ if not (or .source .initContainers) }}, readOnly: true{{ end }}}
   {{- else if .hostPath }}
   hostPath: {path: {{ .hostPath }}, type: Directory}
   {{- else if .image }}
@@ -218,6 +252,10 @@ env:
   emptyDir: {sizeLimit: {{ .emptyDirSize }}}
   {{- end }}
   {{- end }}
+{{- with .Values.model.hubTokenSecret }}
+- name: hub-token
+  secret: {secretName: {{ . }}, defaultMode: 0440, items: [{key: token, path: token}]}
+{{- end }}
 {{- end }}
 {{- end }}
 

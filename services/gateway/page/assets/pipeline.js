@@ -1,5 +1,6 @@
 // The processes as a picture that lives: what is lost turns red, and returns.
 import {keyHeaders} from "/page/key.js";
+import {timeUntilBack} from "/page/recovery.js";
 
 const figures = [
   ["Tokens per second", (s, r) => r.tokens.toFixed(0)],
@@ -48,9 +49,28 @@ function linesOf(process) {
   return lines;
 }
 
-// A successor may be there before the next look at the status: what was killed stays red for so long at least.
-const kSeen = 1500;  // ms
-const lostUntil = new Map();  // by address
+// What is shown of a process that was killed here: that it is lost, then for a while how soon it was back.
+const kSeen = 3000;  // ms
+const losses = new Map();  // by address: {back: null while it is away, else the time in ms, until: when that is old}
+let lastStatus = null;
+
+const lookAtStatus = () =>
+  fetch("/page/status", {cache: "no-store", headers: keyHeaders()}).then((r) => r.json()).catch(() => null);
+
+async function watchReturn(process, killed) {
+  const clock = {look: lookAtStatus, now: () => performance.now(),
+    sleep: (ms) => new Promise((done) => setTimeout(done, ms))};
+  const loss = {back: null, until: Infinity};
+  losses.set(process.address, loss);
+  cardOf(process, true);
+  const back = await timeUntilBack(process.address, lastStatus, killed, clock);
+  if (losses.get(process.address) !== loss) return;  // killed once more
+  if (back === null) return losses.delete(process.address);
+  losses.set(process.address, {back, until: performance.now() + kSeen});
+  cardOf({...process, ready: true}, true);
+  document.getElementById("notice").textContent =
+    `killed ${titleOf(process)} with signal 9: back after ${back.toFixed(0)} ms, open streams go on with the same tokens`;
+}
 
 // The token in the address that `sluice up --demo` prints. Kept for this tab: views change the address.
 const given = new URLSearchParams(location.hash.slice(1)).get("demo");
@@ -62,16 +82,14 @@ const demoToken = () => sessionStorage.getItem("demo-token");
 
 async function kill(process) {
   const notice = document.getElementById("notice");
+  const killed = performance.now();
   const response = await fetch("/page/kill", {
     method: "POST",
     headers: {"content-type": "application/json", "x-sluice-demo-token": demoToken(), ...keyHeaders()},
     body: JSON.stringify({address: process.address}),
   }).catch(() => null);
   const answer = await response?.json().catch(() => null);
-  if (response?.ok) {
-    lostUntil.set(process.address, performance.now() + kSeen);
-    cardOf(process, true);
-  }
+  if (response?.ok) watchReturn(process, killed);
   notice.textContent = response?.ok
     ? `killed ${titleOf(process)} with signal 9: open streams pause, and go on with the same tokens`
     : `could not kill ${titleOf(process)}: ${answer?.error?.message ?? "no answer"}`;
@@ -92,11 +110,15 @@ function cardOf(process, demo) {
     }
     cards.set(process.address, card);
   }
-  const lost = !process.ready || performance.now() < (lostUntil.get(process.address) ?? 0);
+  const loss = losses.get(process.address);
+  if (loss && performance.now() > loss.until) losses.delete(process.address);
+  const lost = !process.ready || (loss !== undefined && loss.back === null);
+  const wasLost = !lost && losses.has(process.address);
   const [title, state, facts] = card.children;
   card.classList.toggle("lost", lost);
+  card.classList.toggle("returned", wasLost);
   title.textContent = titleOf(process);
-  state.textContent = lost ? "lost: waiting for its successor" : "ready";
+  state.textContent = lost ? "lost: waiting for its successor" : wasLost ? `back after ${loss.back.toFixed(0)} ms` : "ready";
   facts.textContent = linesOf(process).join("\n");
   card.title = process.detail || process.arithmetic || "";
   return card;
@@ -106,6 +128,7 @@ let shape = "";
 
 export function showPipeline(status, rates) {
   showFigures(status, rates);
+  lastStatus = status ?? lastStatus;
   if (!status) {
     for (const card of cards.values()) card.classList.add("lost");
     return;

@@ -14,11 +14,15 @@ const outputs = [...document.querySelectorAll(".output")].map((article) => ({
 const turns = [];  // {role, content}
 let abort = null;
 let model = {};
+let modeChosen = false;  // by a person, or with the first model that was shown
 
 export function setModel(status) {
   model = status;
   $("chat-mode").disabled = !status.has_chat_template;
   $("chat-mode").parentElement.title = status.has_chat_template ? "" : "this model has no chat template";
+  // What a model can do, people expect first; whoever has chosen otherwise keeps that.
+  if (!modeChosen && status.has_chat_template) $("chat-mode").checked = true;
+  modeChosen = true;
 }
 
 const isChat = () => $("chat-mode").checked;
@@ -222,6 +226,9 @@ function listenToText(output) {
 
 export function startWriting() {
   showSamplingFields($("sampling"));
+  for (const mode of document.querySelectorAll("[name=mode]")) {
+    mode.addEventListener("change", () => { modeChosen = true; });
+  }
   outputs.forEach(listenToText);
   $("request").addEventListener("submit", (event) => {
     event.preventDefault();

@@ -16,7 +16,7 @@ namespace {
 using ::testing::HasSubstr;
 using testing::RunPtx;
 
-std::string Text(const absl::Status& status) { return std::string(status.message()); }
+std::string MessageOf(const absl::Status& status) { return std::string(status.message()); }
 
 // Each thread leaves its number, and after `between` reads that of thread `other` (in %r3).
 std::string Exchange(const std::string& other, const std::string& between) {
@@ -50,7 +50,7 @@ TEST(Threads, AMissingBarrierIsARace) {
   for (const char* const other : {"add.s32 %r3, %r1, 1;\nand.b32 %r3, %r3, 127;\n",
                                   "add.s32 %r3, %r1, 127;\nand.b32 %r3, %r3, 127;\n"}) {
     const absl::Status status = RunPtx(Exchange(other, ""), data, {.threads = 128});
-    EXPECT_THAT(Text(status), HasSubstr("race")) << other;
+    EXPECT_THAT(MessageOf(status), HasSubstr("race")) << other;
   }
 }
 
@@ -59,17 +59,17 @@ TEST(Threads, AWarpsBarrierIsEnoughWithinIt) {
   EXPECT_TRUE(
       RunPtx(Exchange("xor.b32 %r3, %r1, 3;\n", "bar.warp.sync -1;\n"), data, {.threads = 128})
           .ok());
-  EXPECT_THAT(Text(RunPtx(Exchange("xor.b32 %r3, %r1, 32;\n", "bar.warp.sync -1;\n"), data,
-                          {.threads = 128})),
+  EXPECT_THAT(MessageOf(RunPtx(Exchange("xor.b32 %r3, %r1, 32;\n", "bar.warp.sync -1;\n"), data,
+                               {.threads = 128})),
               HasSubstr("race"));
 }
 
 // Shuffles pass values on, and order nothing in memory.
 TEST(Threads, AShuffleIsNoBarrier) {
   std::vector<uint32_t> data(32);
-  EXPECT_THAT(Text(RunPtx(Exchange("xor.b32 %r3, %r1, 3;\n",
-                                   "shfl.sync.bfly.b32 %r20|%p1, %r1, 1, 31, -1;\n"),
-                          data)),
+  EXPECT_THAT(MessageOf(RunPtx(Exchange("xor.b32 %r3, %r1, 3;\n",
+                                        "shfl.sync.bfly.b32 %r20|%p1, %r1, 1, 31, -1;\n"),
+                               data)),
               HasSubstr("race"));
 }
 
@@ -124,7 +124,7 @@ $L_other:
 $L_end:
 )",
                                      data);
-  EXPECT_THAT(Text(status), HasSubstr("different instructions"));
+  EXPECT_THAT(MessageOf(status), HasSubstr("different instructions"));
 }
 
 TEST(Threads, WhoWaitsForeverIsNamed) {
@@ -136,17 +136,18 @@ TEST(Threads, WhoWaitsForeverIsNamed) {
 $L_end:
 )",
                                      data);
-  EXPECT_THAT(Text(status), HasSubstr("all threads wait"));
-  EXPECT_THAT(Text(status), HasSubstr("barrier.sync"));
+  EXPECT_THAT(MessageOf(status), HasSubstr("all threads wait"));
+  EXPECT_THAT(MessageOf(status), HasSubstr("barrier.sync"));
 }
 
 TEST(Threads, AddressesAreChecked) {
   std::vector<uint32_t> data(4);
-  EXPECT_THAT(Text(RunPtx("ld.global.u32 %r3, [%rd1+16];", data)), HasSubstr("in no allocation"));
-  EXPECT_THAT(Text(RunPtx("ld.global.u32 %r3, [%rd1+2];", data)), HasSubstr("not aligned"));
-  EXPECT_THAT(Text(RunPtx("ld.global.v4.u32 {%r3, %r4, %r5, %r6}, [%rd1+4];", data)),
+  EXPECT_THAT(MessageOf(RunPtx("ld.global.u32 %r3, [%rd1+16];", data)),
+              HasSubstr("in no allocation"));
+  EXPECT_THAT(MessageOf(RunPtx("ld.global.u32 %r3, [%rd1+2];", data)), HasSubstr("not aligned"));
+  EXPECT_THAT(MessageOf(RunPtx("ld.global.v4.u32 {%r3, %r4, %r5, %r6}, [%rd1+4];", data)),
               HasSubstr("of an allocation of 16"));
-  EXPECT_THAT(Text(RunPtx("mov.u32 %r3, s;\nst.shared.u32 [%r3+4096], %r1;", data)),
+  EXPECT_THAT(MessageOf(RunPtx("mov.u32 %r3, s;\nst.shared.u32 [%r3+4096], %r1;", data)),
               HasSubstr("shared memory, which has 4096"));
 }
 
@@ -187,7 +188,7 @@ TEST(Blocks, FencesAndAtomicAccessesOrderThem) {
 
 TEST(Blocks, AMissingFenceIsNoticed) {
   std::vector<uint32_t> data(6);
-  EXPECT_THAT(Text(RunPtx(LastBlockAddsUp("", "fence.acq_rel.gpu;\n"), data, {.blocks = 4})),
+  EXPECT_THAT(MessageOf(RunPtx(LastBlockAddsUp("", "fence.acq_rel.gpu;\n"), data, {.blocks = 4})),
               HasSubstr("writes what this one reads"));
 }
 
@@ -196,7 +197,7 @@ TEST(Blocks, RelaxedWritesDoNotRace) {
   std::vector<uint32_t> data(1);
   EXPECT_TRUE(RunPtx("st.relaxed.gpu.global.u32 [%rd1], 1;", data, {.blocks = 4}).ok());
   EXPECT_EQ(data[0], 1u);
-  EXPECT_THAT(Text(RunPtx("st.global.u32 [%rd1], 1;", data, {.blocks = 4})),
+  EXPECT_THAT(MessageOf(RunPtx("st.global.u32 [%rd1], 1;", data, {.blocks = 4})),
               HasSubstr("nothing orders them"));
 }
 
@@ -215,16 +216,16 @@ TEST(Launches, WhatOverlapsWaitsForWhatIsWritten) {
   const testing::PtxLaunch writes{ByFirst(kWaits, kWrites), kOneThread, true};
   EXPECT_TRUE(RunPtx({writes, {ByFirst(kWaits, kReads), kOneThread, true}}, data).ok());
   EXPECT_TRUE(RunPtx({writes, {ByFirst("", kReads), kOneThread, false}}, data).ok());
-  EXPECT_THAT(Text(RunPtx({writes, {ByFirst("", kReads), kOneThread, true}}, data)),
+  EXPECT_THAT(MessageOf(RunPtx({writes, {ByFirst("", kReads), kOneThread, true}}, data)),
               HasSubstr("may not be over writes this"));
-  EXPECT_THAT(Text(RunPtx({writes, {ByFirst(kReads, kWaits), kOneThread, true}}, data)),
+  EXPECT_THAT(MessageOf(RunPtx({writes, {ByFirst(kReads, kWaits), kOneThread, true}}, data)),
               HasSubstr("may not be over writes this"));
 }
 
 TEST(Launches, WhatOverlapsWritesNothingThatIsStillRead) {
   std::vector<uint32_t> data(1);
   const testing::PtxLaunch reads{ByFirst(kWaits, kReads), kOneThread, true};
-  EXPECT_THAT(Text(RunPtx({reads, {ByFirst("", kWrites), kOneThread, true}}, data)),
+  EXPECT_THAT(MessageOf(RunPtx({reads, {ByFirst("", kWrites), kOneThread, true}}, data)),
               HasSubstr("may not be over reads this"));
 }
 
@@ -234,7 +235,7 @@ TEST(Launches, ALaunchThatWaitsForNoneHidesThoseBeforeIt) {
   const testing::PtxLaunch writes{ByFirst(kWaits, kWrites), kOneThread, true};
   const testing::PtxLaunch reads{ByFirst(kWaits, kReads), kOneThread, true};
   EXPECT_TRUE(RunPtx({writes, {kWaits, kOneThread, true}, reads}, data).ok());
-  EXPECT_THAT(Text(RunPtx({writes, {"", kOneThread, true}, reads}, data)),
+  EXPECT_THAT(MessageOf(RunPtx({writes, {"", kOneThread, true}, reads}, data)),
               HasSubstr("may not be over writes this"));
 }
 
@@ -251,8 +252,8 @@ TEST(Launches, ALaunchThatReleasesEarlyHidesThoseBeforeItUntilTheNextOneWaits) {
       RunPtx({writes, {kWaits, kOneThread, true}, {ByFirst("", kReads), kOneThread, true}}, data)
           .ok());
   EXPECT_THAT(
-      Text(RunPtx({writes, {early, kOneThread, true}, {ByFirst("", kReads), kOneThread, true}},
-                  data)),
+      MessageOf(RunPtx({writes, {early, kOneThread, true}, {ByFirst("", kReads), kOneThread, true}},
+                       data)),
       HasSubstr("may not be over writes this"));
 }
 

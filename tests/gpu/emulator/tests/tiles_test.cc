@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 using testing::Registers;
 using testing::RunPtx;
 
-std::string Text(const absl::Status& status) { return std::string(status.message()); }
+std::string TilesMessage(const absl::Status& status) { return std::string(status.message()); }
 
 // Small whole numbers: sums of their products are exact.
 std::vector<float> Draw(size_t count, unsigned seed) {
@@ -228,7 +228,7 @@ TEST(Warpgroups, MultiplyWhatTheDescriptorSays) {
 
 std::string WhatIsSaid(const WarpgroupCase& wrong) {
   std::vector<float> sums, expected;
-  return Text(RunMultiply(wrong, sums, expected));
+  return TilesMessage(RunMultiply(wrong, sums, expected));
 }
 
 TEST(Warpgroups, WhatMultipliesForbidIsNoticed) {

@@ -13,20 +13,20 @@ namespace {
 
 using ::testing::HasSubstr;
 
-absl::StatusOr<ResponseRequest> Read(const std::string& body) {
+absl::StatusOr<ResponseRequest> ReadResponse(const std::string& body) {
   const auto json = ParseJson(body);
   if (!json.ok()) return json.status();
   return ReadResponseRequest(*json, body);
 }
 
-std::string Refusal(const std::string& body) {
-  const auto request = Read(body);
+std::string ResponseRefusal(const std::string& body) {
+  const auto request = ReadResponse(body);
   return request.ok() ? "accepted" : std::string(request.status().message());
 }
 
 // "role: content extra", one line for each message.
 std::string Turns(const std::string& input) {
-  const auto request = Read(R"({"input": )" + input + "}");
+  const auto request = ReadResponse(R"({"input": )" + input + "}");
   if (!request.ok()) return std::string(request.status().message());
   std::string turns;
   for (const v1::ChatMessage& message : request->generate.chat().messages()) {
@@ -76,7 +76,7 @@ TEST(ResponseRequestTest, FaultsAreInTheInputThatWasSent) {
   EXPECT_THAT(Turns(R"([{"role": "user", "content": "x"}, {"role": "user", "content":
         [{"type": "input_image", "image_url": "data:x"}]}])"),
               HasSubstr("'input_image'"));
-  const auto request = Read(
+  const auto request = ReadResponse(
       R"({"instructions": "y", "input": [{"role": "user", "content": "x"}, {"content": "x"}]})");
   EXPECT_THAT(std::string(request.status().message()), HasSubstr("'input[1].role'"));
 }
@@ -95,7 +95,7 @@ constexpr char kCodex[] =
     "client_metadata": {"a": "b"}, "truncation": "auto", "top_logprobs": 0})";
 
 TEST(ResponseRequestTest, TakesWhatCodexSends) {
-  const auto request = Read(kCodex);
+  const auto request = ReadResponse(kCodex);
   ASSERT_TRUE(request.ok()) << request.status();
   ASSERT_EQ(request->tools.tools.size(), 1u);
   EXPECT_EQ(request->tools.tools[0].name, "shell");
@@ -106,13 +106,14 @@ TEST(ResponseRequestTest, TakesWhatCodexSends) {
 
 // As Codex asks whether a model is there.
 TEST(ResponseRequestTest, InstructionsAloneAreAnInput) {
-  EXPECT_EQ(Refusal(R"({"instructions": "x", "input": [], "max_output_tokens": 1})"), "accepted");
-  EXPECT_THAT(Refusal(R"({"input": []})"), HasSubstr("'input'"));
+  EXPECT_EQ(ResponseRefusal(R"({"instructions": "x", "input": [], "max_output_tokens": 1})"),
+            "accepted");
+  EXPECT_THAT(ResponseRefusal(R"({"input": []})"), HasSubstr("'input'"));
 }
 
 TEST(ResponseRequestTest, RefusesWhatWouldChangeTheAnswer) {
   const auto refusal = [](const std::string& members) {
-    return Refusal(R"({"input": "x", )" + members + "}");
+    return ResponseRefusal(R"({"input": "x", )" + members + "}");
   };
   EXPECT_THAT(
       refusal(R"("tools": [{"type": "web_search"}], "tool_choice": {"type": "web_search"})"),

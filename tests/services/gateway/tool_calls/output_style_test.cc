@@ -81,6 +81,38 @@ TEST(OutputStyle, RealTemplatesShowTheirFormats) {
   }
 }
 
+// Templates that write what those of the families write, where theirs are not among the test's data.
+TEST(OutputStyle, FindsHarmonyGraniteAndDsmlByTheTemplate) {
+  const OutputStyle harmony = StyleOfTemplate(
+      "<|start|>system<|message|># Valid channels: analysis, commentary, final.<|end|>"
+      "{% for message in messages %}{% if message.tool_calls %}"
+      "{% set call = message.tool_calls[0].function %}<|start|>assistant to=functions.{{ call.name "
+      "}}<|channel|>commentary json<|message|>{{ call.arguments | tojson }}<|call|>{% else %}"
+      "<|start|>{{ message.role }}<|message|>{{ message.content }}<|end|>{% endif %}{% endfor %}"
+      "{% if add_generation_prompt %}<|start|>assistant{% endif %}");
+  EXPECT_EQ(harmony.tool_format, ToolFormat::kHarmony);
+  EXPECT_EQ(harmony.reasoning, ReasoningFormat::kChannels);
+  const OutputStyle granite = StyleOfTemplate(
+      "<|start_of_role|>system<|end_of_role|>{% if tools %}When a tool is required to answer the "
+      "user's query, respond with <|tool_call|> followed by a JSON list of tools used.{% endif %}"
+      "Write your thoughts between <think></think> and write your response between "
+      "<response></response> for each user query.<|end_of_text|>{% for message in messages %}"
+      "<|start_of_role|>{{ message.role }}<|end_of_role|>{{ message.content }}<|end_of_text|>"
+      "{% endfor %}{% if add_generation_prompt %}<|start_of_role|>assistant<|end_of_role|>"
+      "{% endif %}");
+  EXPECT_EQ(granite.tool_format, ToolFormat::kGranite);
+  EXPECT_EQ(granite.reasoning, ReasoningFormat::kThinkAndResponse);
+  const OutputStyle dsml = StyleOfTemplate(
+      "{% for message in messages %}{% if message.role == 'user' %}<｜User｜>{{ message.content }}"
+      "{% else %}<｜Assistant｜></think>{% if message.tool_calls %}<｜DSML｜function_calls>\n"
+      "{% for call in message.tool_calls %}<｜DSML｜invoke name=\"{{ call.function.name }}\">\n"
+      "</｜DSML｜invoke>\n{% endfor %}</｜DSML｜function_calls>{% endif %}{% endif %}{% endfor %}"
+      "{% if add_generation_prompt %}<｜Assistant｜><think>{% endif %}");
+  EXPECT_EQ(dsml.tool_format, ToolFormat::kDsml);
+  EXPECT_EQ(dsml.reasoning, ReasoningFormat::kThinkTags);
+  EXPECT_TRUE(dsml.begins_in_thought);
+}
+
 TEST(OutputStyle, KnowsTheOtherFormatsByWhatTheirTemplatesWrite) {
   const auto format = [](const char* prompt) { return FormatOfPrompt(prompt); };
   EXPECT_EQ(format("<|start|>assistant to=functions.probe<|channel|>commentary json<|message|>{}"),
@@ -127,8 +159,9 @@ TEST(OutputStyle, EveryFormatIsAWordOfItsOption) {
 }
 
 TEST(OutputStyle, EveryFormatHasAName) {
-  for (const char* name : {"hermes", "qwen3_xml", "glm", "deepseek", "kimi", "granite", "lfm",
-                           "harmony", "llama3_json", "pythonic", "mistral", "phi", "gemma"}) {
+  for (const char* name :
+       {"hermes", "qwen3_xml", "glm", "deepseek", "deepseek_v32", "kimi", "granite", "lfm",
+        "harmony", "llama3_json", "pythonic", "mistral", "phi", "gemma"}) {
     EXPECT_NE(ToolFormatByName(name).value_or(ToolFormat::kNone), ToolFormat::kNone) << name;
     EXPECT_NE(ToolFormatNames().find(name), std::string::npos) << name;
   }

@@ -13,7 +13,7 @@ namespace sluice::gateway {
 namespace {
 
 // Of a text that is one literal; "none" where it is not.
-std::string Json(const std::string& literal) {
+std::string LiteralsJson(const std::string& literal) {
   PythonReader reader(literal);
   const std::optional<std::string> value = reader.TakeValue();
   reader.SkipSpace();
@@ -44,12 +44,12 @@ TEST(PythonLiteralsTest, Numbers) {
       {"0", "0"},
       {"00", "0"},
       {"00.5", "0.5"}};
-  for (const auto& [python, json] : cases) EXPECT_EQ(Json(python), json) << python;
+  for (const auto& [python, json] : cases) EXPECT_EQ(LiteralsJson(python), json) << python;
   for (const char* other : {"1__0", "_1", "1_", "007", "0x", "0xg", "1e", "--1", ".", "1.2.3", "1j",
                             "e5", "x", "", "+", "1a"}) {
-    EXPECT_EQ(Json(other), "none") << other;
+    EXPECT_EQ(LiteralsJson(other), "none") << other;
   }
-  EXPECT_EQ(Json("0x" + std::string(80, 'f')), "none");
+  EXPECT_EQ(LiteralsJson("0x" + std::string(80, 'f')), "none");
 }
 
 TEST(PythonLiteralsTest, StringsAndTheirEscapes) {
@@ -70,9 +70,9 @@ TEST(PythonLiteralsTest, StringsAndTheirEscapes) {
       {R"("a" 'b' r"\c")", R"("ab\\c")"},
       {R"("")", R"("")"},
       {R"('' 'x')", R"("x")"}};
-  for (const auto& [python, json] : cases) EXPECT_EQ(Json(python), json) << python;
+  for (const auto& [python, json] : cases) EXPECT_EQ(LiteralsJson(python), json) << python;
   for (const char* other : {R"("open)", R"("""open")", R"(b"x")", R"(f"{x}")", R"("\)"}) {
-    EXPECT_EQ(Json(other), "none") << other;
+    EXPECT_EQ(LiteralsJson(other), "none") << other;
   }
 }
 
@@ -88,11 +88,11 @@ TEST(PythonLiteralsTest, Containers) {
       {"{1: 'x', 2.5: 'y', True: 'z', None: 0}", R"({"1":"x","2.5":"y","true":"z","null":0})"},
       {"{}", "{}"},
       {"[1, # one\n 2]", "[1,2]"}};
-  for (const auto& [python, json] : cases) EXPECT_EQ(Json(python), json) << python;
+  for (const auto& [python, json] : cases) EXPECT_EQ(LiteralsJson(python), json) << python;
   for (const char* other : {"[1", "[1 2]", "{'a'}", "{[1]: 2}", "(", "{1: }"}) {
-    EXPECT_EQ(Json(other), "none") << other;
+    EXPECT_EQ(LiteralsJson(other), "none") << other;
   }
-  EXPECT_EQ(Json(std::string(100, '[') + std::string(100, ']')), "none");
+  EXPECT_EQ(LiteralsJson(std::string(100, '[') + std::string(100, ']')), "none");
 }
 
 TEST(PythonCallsTest, KeepTheOrderAndSpellingOfArguments) {

@@ -1,4 +1,4 @@
-// Calls between tags: those of DeepSeek, Kimi, Qwen3-Coder, GLM, Granite and LFM.
+// Calls between tags: those of DeepSeek (V3 to V3.2), Kimi, Qwen3-Coder, GLM, Granite and LFM.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -55,6 +55,36 @@ TEST(TaggedCalls, DeepSeekV3AndR1) {
   ExpectOutput(style, {},
                "<｜tool▁call▁begin｜>function<｜tool▁sep｜>{\"a\": 1}<｜tool▁call▁end｜>",
                {"", "", {{"function", "{\"a\": 1}"}}});
+}
+
+TEST(TaggedCalls, DeepSeekV32) {
+  const std::string call =
+      "<｜DSML｜invoke name=\"weather\">\n"
+      "<｜DSML｜parameter name=\"city\" string=\"true\">Bonn \"am\"\nRhein</｜DSML｜parameter>\n"
+      "<｜DSML｜parameter name=\"days\" string=\"false\">3</｜DSML｜parameter>\n"
+      "<｜DSML｜parameter name=\"tags\" string=\"false\">[\"a\", 1e22]</｜DSML｜parameter>\n"
+      "</｜DSML｜invoke>\n";
+  const std::string section = "<｜DSML｜function_calls>\n", end = "</｜DSML｜function_calls>";
+  const ToolCall weather = {"weather",
+                            R"({"city": "Bonn \"am\"\nRhein", "days": 3, "tags": ["a", 1e22]})"};
+  const OutputStyle style = Style(ToolFormat::kDsml);
+  ExpectOutput(style, Tools(), "<think>hm</think>I look.\n\n" + section + call + call + end,
+               {"I look.\n\n", "hm", {weather, weather}});
+  ExpectOutput(style, Tools(), call, {"", "", {weather}});
+  // The attribute decides, not the schema: what says that it is a string is one.
+  ExpectOutput(style, Tools(),
+               section +
+                   "<｜DSML｜invoke name=\"weather\">\n<｜DSML｜parameter name=\"days\" "
+                   "string=\"true\">3</｜DSML｜parameter>\n</｜DSML｜invoke>\n" +
+                   end,
+               {"", "", {{"weather", R"({"days": "3"})"}}});
+  ExpectOutput(style, Tools(),
+               section + "<｜DSML｜invoke name=\"time\">\n</｜DSML｜invoke>\n" + end + "\nSo.",
+               {"So.", "", {{"time", "{}"}}});
+  ExpectOutput(style, Tools(), section + "no call", {section + "no call", "", {}});
+  ExpectOutput(style, Tools(),
+               "<｜DSML｜invoke name=\"f\">\n<｜DSML｜parameter name=\"a\" string=\"true\">Bo",
+               {"", "", {{"f", "{\"a\": \"Bo"}}});
 }
 
 TEST(TaggedCalls, Kimi) {

@@ -17,20 +17,20 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-using Pieces = std::vector<std::string>;
+using PreTokens = std::vector<std::string>;
 
-absl::StatusOr<std::unique_ptr<PreTokenizer>> Parse(const std::string& text) {
+absl::StatusOr<std::unique_ptr<PreTokenizer>> ParsePreTokenizer(const std::string& text) {
   const nlohmann::json json = nlohmann::json::parse(text);
   return PreTokenizerFromJson({&json, "t.json", "pre_tokenizer"});
 }
 
 // The pieces as a model that knows nothing of the byte-level alphabet would see them.
-Pieces Split(const std::string& json, std::string_view text) {
-  const auto pre_tokenizer = Parse(json);
+PreTokens Split(const std::string& json, std::string_view text) {
+  const auto pre_tokenizer = ParsePreTokenizer(json);
   EXPECT_TRUE(pre_tokenizer.ok()) << pre_tokenizer.status();
   if (!pre_tokenizer.ok()) return {};
   RegexScratch scratch;
-  Pieces pieces;
+  PreTokens pieces;
   const absl::Status status = (*pre_tokenizer)->Split({text}, scratch, [&](const Piece& piece) {
     std::string& spelled = pieces.emplace_back();
     if (piece.byte_level) {
@@ -115,7 +115,7 @@ TEST(SequencePreTokenizer, LaterStepsSeeTheSpelling) {
 }
 
 TEST(PreTokenizer, PassesOnTheErrorsOfTheSink) {
-  const auto pre_tokenizer = Parse(R"({"type": "Digits", "individual_digits": true})");
+  const auto pre_tokenizer = ParsePreTokenizer(R"({"type": "Digits", "individual_digits": true})");
   ASSERT_TRUE(pre_tokenizer.ok());
   RegexScratch scratch;
   int calls = 0;
@@ -148,7 +148,7 @@ TEST(PreTokenizer, NamesWhatIsWrongInTheFile) {
       {R"({"type": "ByteLevel"})", "t.json: pre_tokenizer.add_prefix_space is missing; accepted: "},
   };
   for (const auto& [json, message] : kCases) {
-    const auto parsed = Parse(json);
+    const auto parsed = ParsePreTokenizer(json);
     ASSERT_FALSE(parsed.ok()) << json;
     EXPECT_THAT(std::string(parsed.status().message()), HasSubstr(message));
   }

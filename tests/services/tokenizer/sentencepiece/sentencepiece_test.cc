@@ -80,7 +80,7 @@ std::unique_ptr<const Tokenizer> Load(const Settings& settings) {
   return *std::move(tokenizer);
 }
 
-std::vector<std::string> Tokens(const Tokenizer& tokenizer, const std::string& text) {
+std::vector<std::string> PieceTokens(const Tokenizer& tokenizer, const std::string& text) {
   const auto encoding = tokenizer.Encode(text, {.add_special = false, .offsets = true});
   EXPECT_TRUE(encoding.ok()) << encoding.status();
   EXPECT_EQ(encoding->ids.size(), encoding->offsets.size());
@@ -91,19 +91,20 @@ std::vector<std::string> Tokens(const Tokenizer& tokenizer, const std::string& t
 
 TEST(SentencePieceBpe, MergesByScore) {
   const auto tokenizer = Load({});
-  EXPECT_THAT(Tokens(*tokenizer, "ab a"), ElementsAre("▁", "ab", "▁a"));
-  EXPECT_THAT(Tokens(*tokenizer, "  b"), ElementsAre("▁", "▁", "▁", "b"));
+  EXPECT_THAT(PieceTokens(*tokenizer, "ab a"), ElementsAre("▁", "ab", "▁a"));
+  EXPECT_THAT(PieceTokens(*tokenizer, "  b"), ElementsAre("▁", "▁", "▁", "b"));
   EXPECT_THAT(tokenizer->Encode("a")->ids, ElementsAre(1, 9));  // "<s>"
 }
 
 TEST(SentencePieceBpe, KeepsUserDefinedPiecesWhole) {
   const auto tokenizer = Load({});
-  EXPECT_THAT(Tokens(*tokenizer, "a[X]b"), ElementsAre("▁a", "[X]", "b"));
+  EXPECT_THAT(PieceTokens(*tokenizer, "a[X]b"), ElementsAre("▁a", "[X]", "b"));
 }
 
 TEST(SentencePieceBpe, TakesUnknownCharactersTogetherOrAsBytes) {
-  EXPECT_THAT(Tokens(*Load({}), "xyéa"), ElementsAre("▁", "<unk>", "a"));
-  EXPECT_THAT(Tokens(*Load({.byte_fallback = true}), "é"), ElementsAre("▁", "<0xC3>", "<0xA9>"));
+  EXPECT_THAT(PieceTokens(*Load({}), "xyéa"), ElementsAre("▁", "<unk>", "a"));
+  EXPECT_THAT(PieceTokens(*Load({.byte_fallback = true}), "é"),
+              ElementsAre("▁", "<0xC3>", "<0xA9>"));
 }
 
 TEST(SentencePieceBpe, RecognisesControlPiecesWhereAsked) {
@@ -115,17 +116,17 @@ TEST(SentencePieceBpe, RecognisesControlPiecesWhereAsked) {
 
 TEST(SentencePieceUnigram, UsesScoresAsLogProbabilities) {
   const auto tokenizer = Load({.type = ModelType::kUnigram});
-  EXPECT_THAT(Tokens(*tokenizer, "ab"), ElementsAre("▁a", "b"));  // -9, against -10
-  EXPECT_THAT(Tokens(*tokenizer, "xya"), ElementsAre("▁", "<unk>", "a"));
-  EXPECT_THAT(Tokens(*tokenizer, "a[X]"), ElementsAre("▁a", "[X]"));
+  EXPECT_THAT(PieceTokens(*tokenizer, "ab"), ElementsAre("▁a", "b"));  // -9, against -10
+  EXPECT_THAT(PieceTokens(*tokenizer, "xya"), ElementsAre("▁", "<unk>", "a"));
+  EXPECT_THAT(PieceTokens(*tokenizer, "a[X]"), ElementsAre("▁a", "[X]"));
 }
 
 TEST(SentencePieceNormalizer, RemovesExtraSpaces) {
   const auto tokenizer = Load({.remove_extra_whitespaces = true});
-  EXPECT_THAT(Tokens(*tokenizer, "  a   b "), ElementsAre("▁a", "▁", "b"));
-  EXPECT_THAT(Tokens(*tokenizer, "   "), ElementsAre());
+  EXPECT_THAT(PieceTokens(*tokenizer, "  a   b "), ElementsAre("▁a", "▁", "b"));
+  EXPECT_THAT(PieceTokens(*tokenizer, "   "), ElementsAre());
   const auto without_prefix = Load({.add_dummy_prefix = false});
-  EXPECT_THAT(Tokens(*without_prefix, "ab"), ElementsAre("ab"));
+  EXPECT_THAT(PieceTokens(*without_prefix, "ab"), ElementsAre("ab"));
 }
 
 TEST(SentencePieceDecoder, DropsTheSpaceInFrontAndControlPieces) {

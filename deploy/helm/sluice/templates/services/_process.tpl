@@ -56,13 +56,24 @@ sluice/pipeline: {{ index . 1 | quote }}
 
 {{/* The services of a pipeline that are a Deployment each, by the names of their parts: those of the model that drafts as well. */}}
 {{- define "sluice.deployedParts" -}}
-tokenizer embedding sampler{{ if include "sluice.draftFolder" . }} draft-embedding draft-shard draft-sampler{{ end }}
+tokenizer embedding sampler{{ if include "sluice.draftFolder" . }} {{ include "sluice.draftParts" . }}{{ end }}
+{{- end }}
+
+{{/* The parts of a pipeline that serve the model that drafts. */}}
+{{- define "sluice.draftParts" -}}
+draft-embedding draft-shard draft-sampler
+{{- end }}
+
+{{/* The role of a deployed part: which program serves it. Call with the part. */}}
+{{- define "sluice.roleOfPart" -}}
+{{- get (dict "tokenizer" "tokenizer" "embedding" "embedding" "sampler" "sampler"
+  "draft-embedding" "embedding" "draft-shard" "shard" "draft-sampler" "sampler") . }}
 {{- end }}
 
 {{/* Flags of every process. (list $ part port healthPort) */}}
 {{- define "sluice.processArgs" -}}
 {{- $ := index . 0 }}
-{{- if hasPrefix "draft-" (index . 1) }}
+{{- if has (index . 1) (splitList " " (include "sluice.draftParts" $)) }}
 - --model={{ include "sluice.draftFolder" $ }}
 {{- else }}
 - --model={{ include "sluice.modelFolder" $ }}

@@ -1,0 +1,173 @@
+#include "services/model/published/fp4.h"
+
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/affine_word.h"
+#include "kernels/check.h"
+#include "kernels/fp8.h"
+
+namespace sluice {
+namespace {
+
+// By the code: the sign is its highest bit.
+constexpr float kFp4Numbers[16] = {0,     0.5f,  1,  1.5f,  2,  3,  4,  6,
+                                   -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+// Twice the magnitude of the largest, which makes numbers unsigned: number = (q - kFp4Zero) / 2.
+constexpr int kFp4Zero = 12;
+
+class Fp4Matrix : public PublishedMatrix {
+ public:
+  absl::Status Read(const MatrixPart& part, absl::Span<float> out) const final;
+  absl::Status ReadRows(const MatrixPart& part, WeightFormat format,
+                        absl::Span<std::byte> out) const final;
+  // Twice a number is a whole one of five bits.
+  bool IsReadableAs(WeightFormat format) const final {
+    const WeightFormatTraits& traits = TraitsOf(format);
+    return HasZeroPoints(format) && traits.bits == 8 && group_ % traits.group == 0;
+  }
+
+ protected:
+  Fp4Matrix(std::vector<PackedTensor> tensors, int64_t columns, int64_t group)
+      : PublishedMatrix(std::move(tensors)), columns_(columns), group_(group) {}
+
+  virtual float ScaleOf(int64_t index) const = 0;
+
+ private:
+  absl::StatusOr<float> CheckedScale(int64_t row, int64_t column) const {
+    const float scale = ScaleOf(row * (columns_ / group_) + column / group_);
+    if (std::isfinite(scale)) return scale;
+    return tensors()[1].Error("has a scale that is no number; accepted: numbers");
+  }
+  const std::byte* CodesOf(int64_t row, int64_t column) const {
+    return tensors()[0].bytes.data() + (row * columns_ + column) / 2;
+  }
+
+  float NumberAt(int64_t row, int64_t column) const {
+    return kFp4Numbers[static_cast<int>(*CodesOf(row, column)) >> (column % 2 * 4) & 15];
+  }
+
+  const int64_t columns_, group_;
+};
+
+absl::Status Fp4Matrix::Read(const MatrixPart& part, absl::Span<float> out) const {
+  float* to = out.data();
+  for (int64_t row = part.first_row; row < part.first_row + part.rows; ++row) {
+    const int64_t end = part.first_column + part.columns;
+    for (int64_t column = part.first_column; column < end;) {
+      const int64_t count = std::min(group_ - column % group_, end - column);
+      const auto scale = CheckedScale(row, column);
+      if (!scale.ok()) return scale.status();
+      if (column % 2 == 0 && count % 2 == 0) {
+        DecodeFp4(CodesOf(row, column), count, *scale, to);
+      } else {
+        for (int64_t i = 0; i < count; ++i) to[i] = NumberAt(row, column + i) * *scale;
+      }
+      to += count;
+      column += count;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Fp4Matrix::ReadRows(const MatrixPart& part, WeightFormat format,
+                                 absl::Span<std::byte> out) const {
+  SLUICE_CHECK(IsReadableAs(format));
+  const int64_t group = TraitsOf(format).group;
+  std::byte* to = out.data();
+  for (int64_t row = part.first_row; row < part.first_row + part.rows; ++row) {
+    for (int64_t i = 0; i < part.columns; i += group) {
+      const int64_t column = part.first_column + i;
+      const auto scale = CheckedScale(row, column);
+      if (!scale.ok()) return scale.status();
+      const uint32_t word = AffineWord(*scale / 2, kFp4Zero);
+      std::memcpy(to, &word, sizeof(word));
+      to += sizeof(word);
+      const std::byte* codes = CodesOf(row, column);
+      for (int64_t k = 0; k < group; ++k) {
+        const auto code = static_cast<int>(codes[k / 2]) >> (k % 2 * 4) & 15;
+        *to++ = static_cast<std::byte>(kFp4Zero + static_cast<int>(2 * kFp4Numbers[code]));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+class NvFp4Matrix final : public Fp4Matrix {
+ public:
+  NvFp4Matrix(std::vector<PackedTensor> tensors, int64_t columns)
+      : Fp4Matrix(std::move(tensors), columns, kNvFp4Group),
+        divisor_(this->tensors()[2].Number(0)) {}
+
+ protected:
+  float ScaleOf(int64_t index) const override {
+    const auto code = static_cast<uint8_t>(tensors()[1].bytes[index]);
+    return (code & 0x7f) == 0x7f ? NAN : FloatFromFp8(code) / divisor_;
+  }
+
+ private:
+  const float divisor_;
+};
+
+class MxFp4Matrix final : public Fp4Matrix {
+ public:
+  MxFp4Matrix(std::vector<PackedTensor> tensors, int64_t columns)
+      : Fp4Matrix(std::move(tensors), columns, kMxFp4Group) {}
+
+ protected:
+  float ScaleOf(int64_t index) const override {
+    return Fp4BlockScale(static_cast<uint8_t>(tensors()[1].bytes[index]));
+  }
+};
+
+absl::Status CheckWholeGroups(const PackedTensor& codes, int64_t columns, int64_t group) {
+  if (columns % group == 0) return absl::OkStatus();
+  return codes.Error(
+      absl::StrCat("is of a matrix of ", columns, " inputs; accepted: multiples of ", group));
+}
+
+}  // namespace
+
+void DecodeFp4(const std::byte* codes, int64_t count, float scale, float* out) {
+  for (int64_t i = 0; i < count; i += 2, ++codes) {
+    *out++ = kFp4Numbers[static_cast<int>(*codes & std::byte{15})] * scale;
+    *out++ = kFp4Numbers[static_cast<int>(*codes >> 4)] * scale;
+  }
+}
+
+float Fp4BlockScale(uint8_t code) { return code == 255 ? NAN : std::ldexp(1.0f, code - 127); }
+
+absl::StatusOr<std::unique_ptr<PublishedMatrix>> OpenNvFp4(const PackedFiles& files,
+                                                           const std::string& stem, int64_t rows,
+                                                           int64_t columns) {
+  const auto codes = files.Find(stem + ".weight_packed", {"U8"}, {{rows, columns / 2}});
+  if (!codes.ok()) return codes.status();
+  absl::Status whole = CheckWholeGroups(*codes, columns, kNvFp4Group);
+  if (!whole.ok()) return whole;
+  const auto scales =
+      files.Find(stem + ".weight_scale", {"F8_E4M3"}, {{rows, columns / kNvFp4Group}});
+  if (!scales.ok()) return scales.status();
+  const auto divisor = files.Find(stem + ".weight_global_scale", {"F32"}, {{1}, {}});
+  if (!divisor.ok()) return divisor.status();
+  if (!(divisor->Number(0) > 0) || !std::isfinite(divisor->Number(0))) {
+    return divisor->Error(absl::StrCat("is ", divisor->Number(0), "; accepted: above 0"));
+  }
+  return std::make_unique<NvFp4Matrix>(std::vector{*codes, *scales, *divisor}, columns);
+}
+
+absl::StatusOr<std::unique_ptr<PublishedMatrix>> OpenMxFp4(const PackedFiles& files,
+                                                           const std::string& stem, int64_t rows,
+                                                           int64_t columns) {
+  const auto codes = files.Find(stem + ".weight_packed", {"U8"}, {{rows, columns / 2}});
+  if (!codes.ok()) return codes.status();
+  absl::Status whole = CheckWholeGroups(*codes, columns, kMxFp4Group);
+  if (!whole.ok()) return whole;
+  const auto scales =
+      files.Find(stem + ".weight_scale", {"U8", "F8_E8M0"}, {{rows, columns / kMxFp4Group}});
+  if (!scales.ok()) return scales.status();
+  return std::make_unique<MxFp4Matrix>(std::vector{*codes, *scales}, columns);
+}
+
+}  // namespace sluice

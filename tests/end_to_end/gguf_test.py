@@ -1,0 +1,130 @@
+"""GGUF files against the folders that they were made from and against the oracle."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from processes import SLUICE, Up, main, sluice
+
+ORACLE = os.path.join(os.environ.get("SLUICE_TESTDATA", os.path.join(
+    os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "shared")), "oracle")
+try:
+    sys.path.insert(0, ORACLE)
+    import numpy as np
+    import decoder
+    import families  # noqa: F401  extends decoder's tables
+    import gguf_files
+    import make_tiny_model
+    MISSING = ""
+except ImportError as error:
+    MISSING = f"the oracle is not there: {error}"
+
+# A preset of the oracle for each layout that files differ in.
+FAMILIES = ("llama", "llama-tied", "llama-bias", "llama-head_dim", "llama-linear", "llama-yarn", "llama-llama3", "mistral",
+            "mistral-window", "qwen2", "qwen3", "smollm3", "gemma", "phi3", "phi3-partial", "phi3-longrope-long", "gpt2",
+            "gpt_neox", "gpt_neox-sequential")
+SHORT = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "MXFP4")
+LONG = ("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K")
+IDS = [int(i) for i in (5 * k * k + 3 * k + 7 for k in range(40))]
+
+
+def score(model, *flags):
+    ids = ",".join(str(i % 320) for i in IDS)
+    return json.loads(sluice("score", "--model", model, "--token_ids", ids, "--json", *flags).stdout)["logprobs"][1:]
+
+
+def oracle_score(folder):
+    ids = [i % 320 for i in IDS]
+    logits = np.asarray(decoder.load(folder).logits(ids), np.float64)
+    logits -= logits.max(axis=1, keepdims=True)
+    logprobs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    return [logprobs[row, token] for row, token in enumerate(ids[1:])]
+
+
+@unittest.skipIf(MISSING, MISSING)
+class GgufTest(unittest.TestCase):
+    def setUp(self):
+        self.place = tempfile.TemporaryDirectory()
+        self.addCleanup(self.place.cleanup)
+
+    def path(self, name):
+        return os.path.join(self.place.name, name)
+
+    def made(self, preset, name, kind="F32", **how):
+        """-> the file of a preset, the folder of its numbers."""
+        changes = how.pop("changes", {})
+        config = make_tiny_model.ALL_PRESETS[preset]
+        if config["model_type"] == "gpt_neox":  # files do not say which GELU
+            changes = {**changes, "hidden_act": "gelu"}
+        if "longrope" in preset:  # files have F32
+            scaling = config["rope_scaling"]
+            changes["rope_scaling"] = {key: [float(np.float32(one)) for one in value] if isinstance(value, list) else value
+                                       for key, value in scaling.items()}
+        folder = self.path(f"{name}-folder")
+        make_tiny_model.write_model(folder, preset, seed=3, **changes)
+        path = self.path(f"{name}.gguf")
+        return path, gguf_files.write(folder, path, kind, **how)
+
+    def expect_close(self, scores, expected):
+        self.assertEqual(len(scores), len(expected))
+        for ours, theirs in zip(scores, expected):
+            self.assertAlmostEqual(ours, theirs, delta=2e-3)
+
+    def test_a_file_has_the_bits_of_its_folder(self):
+        for preset in FAMILIES:
+            with self.subTest(preset=preset):
+                path, folder = self.made(preset, preset)
+                scores = score(path, "--weights", "f32")
+                self.assertEqual(scores, score(folder, "--weights", "f32"))
+                self.expect_close(scores, oracle_score(folder))
+
+    def test_every_block_format_has_the_bits_of_its_numbers(self):
+        for kind in ("F16", "BF16") + SHORT + LONG:
+            with self.subTest(kind=kind):
+                wide = {"hidden_size": 256, "intermediate_size": 512} if kind in LONG else {"intermediate_size": 192}
+                path, folder = self.made("llama", kind, kind, changes=wide)
+                scores = score(path, "--weights", "f32")
+                self.assertEqual(scores, score(folder, "--weights", "f32"))
+                self.expect_close(scores, oracle_score(folder))
+
+    def test_ranks_stages_and_fused_rows_of_blocks(self):
+        for preset, kind in (("llama", "Q4_K"), ("phi3", "Q6_K"), ("gpt2", "Q8_0"), ("gpt_neox", "Q5_K")):
+            with self.subTest(preset=preset):
+                wide = ({"n_embd": 256} if preset == "gpt2" else {"hidden_size": 256, "intermediate_size": 512})
+                path, folder = self.made(preset, f"{preset}-{kind}", kind, changes=wide)
+                whole = score(path)
+                self.assertEqual(whole, score(path, "--tp", "2", "--pp", "3"))
+                self.assertEqual(score(path, "--weights", "f32"), score(folder, "--weights", "f32"))
+                # What blocks become by default is what their numbers become.
+                self.assertEqual(score(path, "--weights", "int8"), score(folder, "--weights", "int8"))
+
+    def test_a_split_set(self):
+        whole, _ = self.made("llama", "whole")
+        first, _ = self.made("llama", "split-00001-of-00003", parts=3)
+        self.assertEqual(score(whole), score(first))
+        second = first.replace("-00001-", "-00002-")
+        refused = subprocess.run([SLUICE, "score", "--model", second, "--token_ids", "1,2"], capture_output=True, text=True)
+        self.assertIn("is part 2 of 3; accepted: the first of a set", refused.stderr)
+        os.remove(second)
+        refused = subprocess.run([SLUICE, "score", "--model", first, "--token_ids", "1,2"], capture_output=True, text=True)
+        self.assertNotEqual(refused.returncode, 0)
+        self.assertIn(f"{second}: ", refused.stderr)
+
+    def test_commands_take_a_file(self):
+        path, folder = self.made("llama", "tiny-Q8_0", "Q8_0", changes={"intermediate_size": 192})
+        plan = json.loads(sluice("plan", "--model", path, "--json").stdout)
+        self.assertEqual(plan["model"], "tiny-Q8_0")
+        self.assertEqual(plan["num_parameters"], json.loads(sluice("plan", "--model", folder, "--json").stdout)["num_parameters"])
+        refused = subprocess.run([SLUICE, "quantize", path, self.path("out")], capture_output=True, text=True)
+        self.assertNotEqual(refused.returncode, 0)
+        self.assertIn("is a GGUF file; accepted: a folder", refused.stderr)
+        with Up("--model", path) as up:
+            status = json.loads(sluice("status", "--endpoint", up.endpoint, "--json").stdout)
+            self.assertEqual(status["model"], "tiny-Q8_0")
+
+
+if __name__ == "__main__":
+    main()
