@@ -207,7 +207,7 @@ DType WeightSource::StoredType(const TensorPlace& place) const {
 
 absl::Status WeightSource::ReadPlain(const TensorPlace& place, const TensorSlice& stored, DType as,
                                      absl::Span<std::byte> out) const {
-  if (!place.transposed) return checkpoint_.Read(place.name, place.stored, stored, as, out);
+  if (!place.transposed) return checkpoint_.Read(place.name, place.FileShape(), stored, as, out);
   std::vector<std::byte> turned(out.size());
   const TensorSlice slice{stored.columns, stored.rows};
   absl::Status read =
