@@ -110,11 +110,16 @@ std::string ModelArgument(const PullFlags& flags, const PullOptions& options,
 
 std::string SummaryText(const PullFlags& flags, const PullOptions& options,
                         const PullResult& result) {
-  return absl::StrFormat("%s (%s) %s in %s: %d files, %.1f MB\nserve it with: sluice up --model %s",
-                         options.model.name, result.commit.substr(0, 12),
-                         result.was_there ? "is" : "is now", options.folder, result.files.size(),
-                         static_cast<double>(result.num_bytes) / 1e6,
-                         ModelArgument(flags, options, result));
+  if (result.files.empty()) {
+    return absl::StrFormat("%s (%s) is in %s\nserve it with: sluice up --model %s",
+                           options.model.name, result.commit.substr(0, 12), options.folder,
+                           ModelArgument(flags, options, result));
+  }
+  return absl::StrFormat(
+      "%s (%s) %s in %s: %d file%s, %.1f MB\nserve it with: sluice up --model %s",
+      options.model.name, result.commit.substr(0, 12), result.was_there ? "is" : "is now",
+      options.folder, result.files.size(), result.files.size() == 1 ? "" : "s",
+      static_cast<double>(result.num_bytes) / 1e6, ModelArgument(flags, options, result));
 }
 
 }  // namespace
@@ -135,6 +140,10 @@ int PullCommand(absl::Span<const std::string> arguments, Environment& environmen
   if (!options.ok()) return FailUsage(flags.command(), options.status(), environment);
   const absl::StatusOr<PullResult> result = PullWithProgress(*options, environment);
   if (!result.ok()) return Fail(result.status(), environment);
+  if (!result->not_asked.empty()) {
+    environment.err << "the hub does not answer (" << result->not_asked
+                    << "); what was pulled before is used\n";
+  }
   environment.out << SummaryText(pull_flags, *options, *result) << "\n";
   return Succeed(environment);
 }

@@ -110,12 +110,20 @@ class PartedDownload {
   }
 
   // Again and again, from where the last attempt was cut short.
-  absl::Status FetchPart(HttpTransfer& transfer, ByteRange rest) {
+  absl::Status FetchPart(HttpTransfer& transfer, const ByteRange& part) {
+    const bool is_whole = part.length == file_.size;
+    ByteRange rest = part;
     absl::Duration wait = options_.first_wait;
     for (int attempt = 1;; ++attempt) {
       const uint64_t before = rest.length;
       std::optional<absl::Duration> retry_after;
-      const absl::Status status = FetchSome(transfer, rest, retry_after);
+      absl::Status status = FetchSome(transfer, rest, retry_after);
+      // A connection that ends badly behind the last byte has done its work: the digest decides.
+      if (rest.length == 0 && absl::IsUnavailable(status)) return absl::OkStatus();
+      if (absl::IsUnimplemented(status) && is_whole) {  // from the beginning again
+        rest = part;
+        status = absl::UnavailableError(status.message());
+      }
       if (rest.length == 0 || !absl::IsUnavailable(status)) return status;
       if (rest.length < before) {
         attempt = 1;
@@ -176,20 +184,22 @@ class PartedDownload {
   absl::Status status_ ABSL_GUARDED_BY(mutex_);  // the first error
 };
 
+void RemoveParts(const std::string& path) {
+  std::error_code ignored;
+  fs::remove(path + ".parts", ignored);  // first: it says what is in the other
+  fs::remove(path + ".part", ignored);
+}
+
 absl::Status FetchAll(const std::string& url, const HubFile& file, const std::string& path,
                       const DownloadOptions& options) {
+  std::error_code error;
+  if (fs::file_size(path + ".part", error) != file.size || error) RemoveParts(path);
   const auto record = PartRecord::Open(path + ".parts", file, options.part_bytes);
   if (!record.ok()) return record.status();
   const auto out = SparseFile::Open(path + ".part", file.size);
   if (!out.ok()) return out.status();
   options.on_progress((*record)->num_done_bytes());
   return PartedDownload(url, file, options, **out, **record).Run();
-}
-
-void RemoveParts(const std::string& path) {
-  std::error_code ignored;
-  fs::remove(path + ".part", ignored);
-  fs::remove(path + ".parts", ignored);
 }
 
 }  // namespace

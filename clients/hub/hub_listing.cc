@@ -39,6 +39,7 @@ std::string TextOf(const Json& object, const char* member) {
 }
 
 bool IsFileName(absl::string_view name) {
+  if (absl::EndsWith(name, ".part") || absl::EndsWith(name, ".parts")) return false;  // ours
   return !name.empty() && name.size() <= kLongestName && name[0] != '.' &&
          std::none_of(name.begin(), name.end(), [](char c) {
            return absl::ascii_iscntrl(static_cast<unsigned char>(c)) || c == '\\';

@@ -17,7 +17,7 @@ constexpr size_t kLongestToken = 4096;
 std::optional<std::string> TextOfFile(const std::string& path) {
   std::ifstream in(path);
   if (!in) return std::nullopt;
-  std::string text(kLongestToken, '\0');
+  std::string text(kLongestToken + 1, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(in.gcount()));
   return text;
@@ -25,12 +25,14 @@ std::optional<std::string> TextOfFile(const std::string& path) {
 
 absl::StatusOr<std::string> Checked(std::string token, const std::string& source) {
   absl::StripAsciiWhitespace(&token);
-  const bool sound = !token.empty() && std::all_of(token.begin(), token.end(), [](char c) {
-    return absl::ascii_isgraph(static_cast<unsigned char>(c));
-  });
+  const bool sound = !token.empty() && token.size() <= kLongestToken &&
+                     std::all_of(token.begin(), token.end(), [](char c) {
+                       return absl::ascii_isgraph(static_cast<unsigned char>(c));
+                     });
   if (sound) return token;
-  return absl::InvalidArgumentError(
-      absl::StrCat(source, token.empty() ? ": is empty" : ": has a character that no token has"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      source,
+      token.empty() ? ": is empty" : ": is longer than a token, or has a character that none has"));
 }
 
 std::vector<std::string> UsualFiles(const ReadVariable& variable) {

@@ -22,11 +22,9 @@ absl::StatusOr<std::unique_ptr<PartRecord>> PartRecord::Open(const std::string& 
   const std::string header =
       absl::StrCat("parts of ", part_bytes, " of ", file.size, " ", file.sha256, file.git_id);
   record->Read(header);
-  if (record->num_done_bytes() > 0) return record;
-  std::ofstream out(path, std::ios::trunc);
-  out << header << "\n";
-  if (out.flush()) return record;
-  return absl::UnavailableError(absl::StrCat(path, ": cannot be written"));
+  const absl::Status written = record->Write(header);
+  if (!written.ok()) return written;
+  return record;
 }
 
 void PartRecord::Read(const std::string& header) {
@@ -38,6 +36,18 @@ void PartRecord::Read(const std::string& header) {
     size_t index = 0;
     if (absl::SimpleAtoi(line, &index) && index < done_.size()) done_[index] = true;
   }
+}
+
+// Anew, so that a line that was cut short does not become part of the next one.
+absl::Status PartRecord::Write(const std::string& header) {
+  absl::MutexLock lock(&mutex_);
+  std::ofstream out(path_, std::ios::trunc);
+  out << header << "\n";
+  for (size_t i = 0; i < done_.size(); ++i) {
+    if (done_[i]) out << i << "\n";
+  }
+  if (out.flush()) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(path_, ": cannot be written"));
 }
 
 ByteRange PartRecord::RangeOf(size_t index) const {

@@ -34,6 +34,7 @@ class PartRecord {
   PartRecord(std::string path, uint64_t size, uint64_t part_bytes);
 
   void Read(const std::string& header);
+  absl::Status Write(const std::string& header);
   ByteRange RangeOf(size_t index) const;
 
   const std::string path_;

@@ -1,8 +1,10 @@
 #include "clients/hub/pull.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -33,6 +35,16 @@ namespace fs = std::filesystem;
 constexpr size_t kLongestListing = size_t{32} << 20;
 constexpr const char* kCommitFile = ".sluice-commit";  // in a folder that was pulled
 
+// Whether what follows "http://" names this machine, with or without a port and a path.
+bool IsThisHost(absl::string_view rest) {
+  const absl::string_view authority = rest.substr(0, rest.find_first_of("/?#"));
+  if (absl::StartsWith(authority, "[::1]")) return authority.size() == 5 || authority[5] == ':';
+  const std::string host(authority.substr(0, authority.rfind(':')));
+  in_addr address;
+  return host == "localhost" ||
+         (inet_pton(AF_INET, host.c_str(), &address) == 1 && (ntohl(address.s_addr) >> 24) == 127);
+}
+
 absl::Status CheckEndpoint(const PullOptions& options) {
   const std::string& endpoint = options.endpoint;
   const bool plain = absl::StartsWith(endpoint, "http://");
@@ -41,9 +53,7 @@ absl::Status CheckEndpoint(const PullOptions& options) {
         "\"", endpoint, "\" is no hub; accepted: a URL that begins with https:// or http://"));
   }
   const absl::string_view host = absl::string_view(endpoint).substr(plain ? 7 : 8);
-  const bool is_here = absl::StartsWith(host, "127.") || absl::StartsWith(host, "localhost") ||
-                       absl::StartsWith(host, "[::1]");
-  if (!plain || is_here || options.download.http.token.empty()) return absl::OkStatus();
+  if (!plain || IsThisHost(host) || options.download.http.token.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat(endpoint, " is not encrypted, and a token is set: use https://"));
 }
@@ -146,6 +156,11 @@ uint64_t BytesOf(const std::vector<HubFile>& files) {
   return bytes;
 }
 
+// A file or folder that belongs to a folder: no model's name begins like it.
+fs::path Beside(const fs::path& folder, const char* kind) {
+  return folder.parent_path() / absl::StrCat(".", folder.filename().string(), kind);
+}
+
 // The commit that a folder was pulled of; "" where it was not.
 std::string PulledCommit(const fs::path& folder) {
   std::string commit;
@@ -162,7 +177,14 @@ bool IsUpToDate(const fs::path& folder, const std::string& commit,
          });
 }
 
-// Bytes that a folder has of the file already, whole or in parts.
+// Bytes on disk of the part of a file that has come.
+uint64_t BytesOfParts(const fs::path& folder, const HubFile& file) {
+  struct stat status;
+  if (stat((folder / (file.name + ".part")).c_str(), &status) != 0) return 0;
+  return std::min(static_cast<uint64_t>(status.st_blocks) * 512, file.size);
+}
+
+// Bytes that a folder has of the whole file, whether they are right or not.
 uint64_t BytesThere(const fs::path& folder, const HubFile& file) {
   std::error_code error;
   const uint64_t size = fs::file_size(folder / file.name, error);
@@ -171,7 +193,9 @@ uint64_t BytesThere(const fs::path& folder, const HubFile& file) {
 
 absl::Status CheckSpaceFor(const fs::path& partial, const std::vector<HubFile>& files) {
   uint64_t needed = BytesOf(files);
-  for (const HubFile& file : files) needed -= BytesThere(partial, file);
+  for (const HubFile& file : files) {
+    needed -= std::max(BytesThere(partial, file), BytesOfParts(partial, file));
+  }
   std::error_code error;
   const fs::space_info space = fs::space(partial, error);
   if (error || space.available >= needed) return absl::OkStatus();
@@ -222,12 +246,16 @@ void RemoveOthers(const fs::path& partial, const std::vector<HubFile>& files,
 
 absl::Status Publish(const fs::path& partial, const fs::path& folder) {
   std::error_code error;
-  fs::path old = folder;
-  old += ".old";
+  const fs::path old = Beside(folder, ".old");
   fs::remove_all(old, error);
-  if (fs::exists(folder, error)) fs::rename(folder, old, error);
+  const bool replaces = fs::exists(folder, error);
+  if (replaces) fs::rename(folder, old, error);
   if (!error) fs::rename(partial, folder, error);
-  if (error) return absl::UnavailableError(absl::StrCat(folder.string(), ": ", error.message()));
+  if (error) {
+    const std::string reason = error.message();
+    if (replaces && !fs::exists(folder, error)) fs::rename(old, folder, error);
+    return absl::UnavailableError(absl::StrCat(folder.string(), ": ", reason));
+  }
   fs::remove_all(old, error);
   return absl::OkStatus();
 }
@@ -253,19 +281,32 @@ absl::Status Fill(const PullOptions& options, const HubListing& listing,
 
 absl::StatusOr<PullResult> Pull(const PullOptions& options) {
   if (const absl::Status endpoint = CheckEndpoint(options); !endpoint.ok()) return endpoint;
+  const std::string there = options.patterns.empty() ? PulledCommit(options.folder) : "";
+  if (!there.empty() && there == options.model.revision) {
+    return PullResult{.commit = there, .was_there = true};
+  }
   const absl::StatusOr<HubListing> listing = GetListing(options);
+  if (!there.empty() && absl::IsUnavailable(listing.status())) {
+    return PullResult{
+        .commit = there, .was_there = true, .not_asked = std::string(listing.status().message())};
+  }
   if (!listing.ok()) return listing.status();
   const absl::StatusOr<std::vector<HubFile>> files = ChooseFiles(*listing, options.patterns);
   if (!files.ok()) {
     return absl::Status(files.status().code(),
                         absl::StrCat(options.model.name, ": ", files.status().message()));
   }
-  const fs::path partial = options.folder + ".partial";
+  const fs::path folder = options.folder;
+  const fs::path partial = Beside(folder, ".partial");
   std::error_code error;
+  if (fs::exists(folder, error) && !fs::is_empty(folder, error) && PulledCommit(folder).empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(options.folder,
+                     " exists and was not made by sluice pull; accepted: a new or empty folder"));
+  }
   fs::create_directories(partial, error);
   if (error) return absl::UnavailableError(absl::StrCat(partial.string(), ": ", error.message()));
-  const fs::path folder = options.folder;
-  FolderLock lock(folder.parent_path() / absl::StrCat(".", folder.filename().string(), ".lock"));
+  FolderLock lock(Beside(folder, ".lock"));
   if (const absl::Status taken = TakeLock(lock, options); !taken.ok()) return taken;
 
   PullResult result{.commit = listing->commit, .num_bytes = BytesOf(*files)};

@@ -317,7 +317,13 @@ size_t GroupBytes(const CpuPackedMatrix& weights, int64_t count) {
 namespace {
 
 constexpr size_t kGroupAlignment = 64;
+// Whether its rows are multiplied where they are.
+bool StaysInPlace(const RowGroup& group) {
+  return group.rows == nullptr && group.weights->kernel().activations == ActivationLayout::kFloats;
+}
+
 size_t AlignedBytes(const RowGroup& group) {
+  if (StaysInPlace(group)) return 0;
   const size_t bytes = GroupBytes(*group.weights, group.count);
   return (bytes + kGroupAlignment - 1) / kGroupAlignment * kGroupAlignment;
 }
@@ -333,7 +339,7 @@ GroupFill FillOf(const RowGroup& group, std::byte* memory) {
                  .tiles = {},
                  .floats = nullptr,
                  .first_task = 0};
-  if (fill.layout == ActivationLayout::kFloats && group.rows == nullptr) return fill;
+  if (StaysInPlace(group)) return fill;
   if (fill.layout == ActivationLayout::kFloats || fill.layout == ActivationLayout::kRoundedFloats) {
     fill.floats = reinterpret_cast<float*>(memory);
     return fill;

@@ -69,9 +69,13 @@ void FinishClamped(const PanelColumns& panel) {
     float* to = panel.out.Row(r);
     ForEachVector(panel.out.cols, [&](auto d, int64_t i) HWY_ATTR {
       const auto limit = hn::Set(d, panel.clamp.limit);
-      const auto gate = hn::Min(Biased(d, sums, panel.bias, i), limit);
+      // Not Min and Max, of which a NaN need not come back.
+      const auto low = hn::Neg(limit);
+      const auto gate_sum = Biased(d, sums, panel.bias, i);
+      const auto gate = hn::IfThenElse(hn::Gt(gate_sum, limit), limit, gate_sum);
       const auto up = Biased(d, sums + kPanelWidth / 2, panel.up_bias, i);
-      const auto bounded = hn::Max(hn::Min(up, limit), hn::Neg(limit));
+      const auto capped = hn::IfThenElse(hn::Gt(up, limit), limit, up);
+      const auto bounded = hn::IfThenElse(hn::Lt(capped, low), low, capped);
       const auto glu = hn::Mul(gate, Sigmoid(d, hn::Mul(gate, hn::Set(d, panel.clamp.alpha))));
       auto result = hn::Mul(hn::Add(bounded, hn::Set(d, 1.0f)), glu);
       if (panel.add_to_out) result = hn::Add(hn::LoadU(d, to + i), result);

@@ -45,12 +45,12 @@ void CudaBackend::ApplyQkNormRopeAndStoreKv(MatrixView qkv, const QkNormRopePara
   const int64_t query_width = int64_t{params.num_heads} * params.head_dim;
   const int64_t kv_width = int64_t{params.num_kv_heads} * params.head_dim;
   SLUICE_CHECK(qkv.cols == query_width + 2 * kv_width);
+  // services/model/device_check.h refuses models with these.
+  SLUICE_CHECK(!params.norms_by_head && params.clip == 0);
   StoreKvTask task{.queries = qkv.Columns(0, query_width),
                    .keys = qkv.Columns(query_width, kv_width),
                    .values = qkv.Columns(query_width + kv_width, kv_width)};
   if (params.norms_centred) {
-    // services/model/device_check.h refuses models whose heads have weights of their own.
-    SLUICE_CHECK(!params.norms_by_head);
     CentreHeads(task.queries, params, params.query_norm, params.query_norm_bias);
     CentreHeads(task.keys, params, params.key_norm, params.key_norm_bias);
     task.turn = {};
@@ -117,6 +117,7 @@ void CudaBackend::PagedAttention(MatrixView q, const KvPool& pool, int layer,
   const KvLayout& layout = ours.layout();
   const int num_heads = static_cast<int>(q.cols / layout.head_dim);
   SLUICE_CHECK(options.window >= 0 && num_heads % layout.num_kv_heads == 0);
+  SLUICE_CHECK(options.sinks == nullptr && options.chunk == 0);  // refused as above
   SLUICE_CHECK(0 <= layer && layer < layout.num_layers && q.rows <= step_.num_rows());
   ours.CheckSegments(step_.host().segments());
   const AttentionShape shape{.group = num_heads / layout.num_kv_heads,

@@ -293,7 +293,8 @@ bool ConnectedReplica::AwaitOpened(SteadyTime now) {
                                                        absl::FormatDuration(open_timeout_)));
   }
   if (!failure.ok()) {
-    if (absl::IsDeadlineExceeded(failure)) {
+    // Ranks that were told that another had given up say so, and may be heard before it.
+    if (absl::IsDeadlineExceeded(failure) || now >= wake_ - 2 * kOpenGrace) {
       open_timeout_ = std::min(2 * open_timeout_, kLongestOpenTimeout);
     }
     Pause(failure, now);

@@ -75,7 +75,7 @@ std::optional<std::vector<bool>> ReadLayerTypes(JsonFields& fields, int num_laye
 // Whether each layer rotates, from a list of a 1 or a 0 for each.
 std::optional<std::vector<bool>> ReadRotatingLayers(JsonFields& fields, int num_layers) {
   const nlohmann::json* list = fields.Get("no_rope_layers");
-  if (list == nullptr) return std::nullopt;
+  if (list == nullptr || (list->is_array() && list->empty())) return std::nullopt;
   std::vector<bool> rotates;
   if (list->is_array()) {
     for (const nlohmann::json& item : *list) {

@@ -169,7 +169,9 @@ void MapQwen3Moe(JsonFields& fields, ModelConfig& config) {
 
 // ---- DeepSeek's mixtures, and GLM-4.5, which has them ----
 
-constinit const TensorNames kDeepseekMoeNames = [] {
+namespace {
+
+constexpr TensorNames kSharedExpertsNames = [] {
   TensorNames names = kNumberedNames;
   names.choice_bias = "mlp.gate.e_score_correction_bias";
   names.shared_gate = "mlp.shared_experts.gate_proj";
@@ -178,11 +180,15 @@ constinit const TensorNames kDeepseekMoeNames = [] {
   return names;
 }();
 
+}  // namespace
+
+constinit const TensorNames kDeepseekMoeNames = kSharedExpertsNames;
+
 namespace {
 
 // Groups of experts, of which some take part in the choice. Those of V2 count by their best expert,
 // later ones by their two best.
-void MapGroups(JsonFields& fields, bool is_second, RouterSpec& router) {
+void MapGroups(JsonFields& fields, bool is_second, bool is_third, RouterSpec& router) {
   const std::string method =
       fields.String("topk_method").value_or(is_second ? "greedy" : "noaux_tc");
   const bool known =
@@ -192,8 +198,12 @@ void MapGroups(JsonFields& fields, bool is_second, RouterSpec& router) {
                   is_second ? "\"greedy\", \"group_limited_greedy\"" : "\"noaux_tc\"",
                   absl::StatusCode::kUnimplemented);
   }
-  const int groups = fields.OptionalInt("n_group", 1, kMaxExperts).value_or(1);
-  const int kept = fields.OptionalInt("topk_group", 1, kMaxExperts).value_or(1);
+  const auto count = [&](const char* name, int of_third) {
+    const int otherwise = is_third && !fields.IsNull(name) ? of_third : 1;
+    return fields.OptionalInt(name, 1, kMaxExperts).value_or(otherwise);
+  };
+  const int groups = count("n_group", 8);
+  const int kept = count("topk_group", 4);
   if (method == "greedy") return;
   if (router.num_experts % groups != 0) {
     fields.Reject("n_group", absl::StrCat("a divisor of n_routed_experts, ", router.num_experts));
@@ -237,11 +247,13 @@ void MapDeepseekMixtures(JsonFields& fields, ModelConfig& config) {
   MixtureSpec mixture = MapExperts(fields, "n_routed_experts", is_third ? 256 : 128,
                                    "num_experts_per_tok", 8, dense, width);
   MapScores(fields, is_second, mixture.router);
-  MapGroups(fields, is_second, mixture.router);
+  MapGroups(fields, is_second, is_third, mixture.router);
   mixture.router.factor = static_cast<float>(
       fields.NumberAbove("routed_scaling_factor", 0, 1e6).value_or(is_third ? 2.5 : 1));
   const int shared =
-      fields.OptionalInt("n_shared_experts", 0, kMaxExperts).value_or(is_second ? 2 : 1);
+      fields.IsNull("n_shared_experts")
+          ? 0
+          : fields.OptionalInt("n_shared_experts", 0, kMaxExperts).value_or(is_second ? 2 : 1);
   mixture.shared_width = std::min(shared * int64_t{width}, int64_t{kMaxWidth});
   const int first = fields.OptionalInt("first_k_dense_replace", 0, kMaxLayers)
                         .value_or(is_second  ? 0
@@ -264,7 +276,7 @@ void MapGlm4Moe(JsonFields& fields, ModelConfig& config) {
 // ---- ERNIE 4.5 ----
 
 constinit const TensorNames kErnieMoeNames = [] {
-  TensorNames names = kDeepseekMoeNames;
+  TensorNames names = kSharedExpertsNames;
   names.choice_bias = "mlp.moe_statics.e_score_correction_bias";
   names.choice_bias_is_row = true;
   return names;
@@ -371,12 +383,19 @@ namespace {
 // Layers without rotation see everything, with queries that grow; the others see their own chunk.
 void MapLlama4Attention(JsonFields& fields, ModelConfig& config) {
   const bool norms = ReadBool(fields, "use_qk_norm", true);
-  const bool grows = ReadBool(fields, "attn_temperature_tuning", true);
+  // Published files have a number there.
+  const nlohmann::json* const tuning = fields.Get("attn_temperature_tuning");
+  const bool grows = tuning != nullptr && tuning->is_number()
+                         ? tuning->get<double>() != 0
+                         : ReadBool(fields, "attn_temperature_tuning", true);
   const QueryGrowth growth{
       .beta = ReadFactor(fields, "attn_scale", 0.1),
       .unit = fields.OptionalInt("floor_scale", 1, kMaxPositions).value_or(8192),
       .offset = 1};
-  const int chunk = fields.OptionalInt("attention_chunk_size", 1, kMaxPositions).value_or(8192);
+  const int chunk =
+      fields.IsNull("attention_chunk_size")
+          ? 0
+          : fields.OptionalInt("attention_chunk_size", 1, kMaxPositions).value_or(8192);
   MapLayersWithoutRope(fields, 4, config);
   for (LayerSpec& layer : config.layers) {
     AttentionSpec& attention = layer.attention;

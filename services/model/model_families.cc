@@ -25,7 +25,7 @@ constexpr ModelFamily kFamilies[] = {
     {"glm4", MapGlm4, &kGlm4Names, {.turned_fraction = 0.5}},
     {"cohere", MapCohere, &kLlamaNames, {}},
     {"cohere2", MapCohere2, &kLlamaNames, {}},
-    {"starcoder2", MapStarCoder2, &kStarCoder2Names, {}},
+    {"starcoder2", MapStarCoder2, &kStarCoder2Names, {}, R"({"num_key_value_heads": 2})"},
     {"stablelm", MapStableLm, &kStableLmNames, {.turned_fraction = 0.25}},
     {"gemma", MapGemma, &kLlamaNames, {}},
     {"mixtral", MapMixtral, &kMixtralNames, {}},

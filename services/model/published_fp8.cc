@@ -1,6 +1,7 @@
 #include "services/model/published_fp8.h"
 
 #include <algorithm>
+#include <cmath>
 #include <initializer_list>
 #include <vector>
 
@@ -86,6 +87,10 @@ bool HasNoNumber(absl::Span<const std::byte> codes) {
   return found != 0;
 }
 
+absl::Status NoNumber() {
+  return absl::InvalidArgumentError("has a scale that is not finite; accepted: numbers");
+}
+
 // A part of a row as numbers, from `column` on.
 std::vector<float> NumbersOf(absl::Span<const std::byte> codes, const Scales& scales, int64_t row,
                              int64_t column) {
@@ -106,7 +111,9 @@ absl::Status JoinRow(absl::Span<const std::byte> codes, const Scales& scales, in
   std::vector<uint16_t> of_groups(codes.size() / kWeightGroup);
   for (size_t group = 0; group < of_groups.size(); ++group) {
     const int64_t first = column + static_cast<int64_t>(group) * kWeightGroup;
-    of_groups[group] = BFloat16FromFloat(scales.At(row, first));
+    const float scale = scales.At(row, first);
+    if (!std::isfinite(scale)) return NoNumber();
+    of_groups[group] = BFloat16FromFloat(scale);
   }
   const absl::Status joined =
       JoinGroups(WeightFormat::kFp8, codes,
@@ -149,7 +156,12 @@ absl::Status ReadPublishedFp8(const Checkpoint& checkpoint, const std::string& n
     if (as == WeightFormat::kFp8) {
       status = JoinRow(of_row, *scales, row, slice.columns.begin, to);
     } else {
-      EncodeRow(as, NumbersOf(of_row, *scales, row, slice.columns.begin), to);
+      const std::vector<float> numbers = NumbersOf(of_row, *scales, row, slice.columns.begin);
+      // Codes are numbers.
+      if (!std::all_of(numbers.begin(), numbers.end(), [](float x) { return std::isfinite(x); })) {
+        status = NoNumber();
+      }
+      EncodeRow(as, numbers, to);
     }
   }
   return status;

@@ -144,9 +144,9 @@ class ScalingReader {
     }
     rope_.low_freq_factor = fields_.NumberAbove("low_freq_factor", 0, 1e6).value_or(1);
     rope_.high_freq_factor = fields_.NumberAbove("high_freq_factor", 0, 1e6).value_or(4);
-    if (rope_.high_freq_factor <= rope_.low_freq_factor) {
+    if (rope_.high_freq_factor < rope_.low_freq_factor) {
       fields_.Reject("high_freq_factor",
-                     absl::StrCat("above low_freq_factor, ", rope_.low_freq_factor));
+                     absl::StrCat("at least low_freq_factor, ", rope_.low_freq_factor));
     }
   }
 

@@ -48,6 +48,10 @@ std::vector<double> Llama3Kept(const RopeConfig& config, const std::vector<doubl
   std::vector<double> kept;
   for (const double frequency : frequencies) {
     const double turns = config.original_positions * frequency / kTwoPi;
+    if (config.high_freq_factor == config.low_freq_factor) {  // nothing lies between
+      kept.push_back(turns >= config.low_freq_factor ? 1.0 : 0.0);
+      continue;
+    }
     kept.push_back(std::clamp(
         (turns - config.low_freq_factor) / (config.high_freq_factor - config.low_freq_factor), 0.0,
         1.0));

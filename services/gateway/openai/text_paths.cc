@@ -101,7 +101,10 @@ absl::StatusOr<TokenizeInput> ReadTokenizeInput(ObjectReader& reader, absl::stri
     input.text.set_add_special_tokens(*value);
   }
   if (absl::Status status = reader.Finish(); !status.ok()) return status;
-  if (!input.chat.has_value() && !prompt.has_value()) return Missing("prompt");
+  if (!input.chat.has_value() && !prompt.has_value()) {
+    return ParameterError("", "missing_required_parameter",
+                          "Missing required parameter: 'prompt' or 'messages'.");
+  }
   input.text.set_text(prompt.value_or(""));
   return input;
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -123,9 +125,9 @@ void WriteLlama(ConfigWriter& writer) {
     writer.config()["sliding_window"] = *window;
   }
   if (writer.Int("expert_count").value_or(0) > 0) {
-    writer.config()["model_type"] = "mixtral";
-    writer.CopyInt("num_local_experts", "expert_count");
-    writer.CopyInt("num_experts_per_tok", "expert_used_count");
+    writer.fields().Reject("llama.expert_count",
+                           "none: mixtures of experts (mixtral) are not read from GGUF files",
+                           absl::StatusCode::kUnimplemented);
   }
 }
 
@@ -206,10 +208,12 @@ void AddEndsByText(const GgufView& view, std::vector<int64_t>& ids) {
   const auto texts = tokens->Texts();
   const auto kinds = types->Ints();
   if (!texts.has_value() || !kinds.has_value()) return;
+  std::set<std::string_view> seen;  // the first token of a text counts
   for (size_t id = 0; id < std::min(texts->size(), kinds->size()); ++id) {
     if ((*kinds)[id] != kControlToken) continue;
     for (const char* text : kEndTexts) {
-      if ((*texts)[id] == text) AddUnique(static_cast<int64_t>(id), ids);
+      if ((*texts)[id] == text && seen.insert(text).second)
+        AddUnique(static_cast<int64_t>(id), ids);
     }
   }
 }

@@ -31,7 +31,9 @@ struct Entry {
 };
 
 std::string Quoted(std::string_view name) {
-  return absl::StrCat("\"", absl::Utf8SafeCHexEscape({name.data(), name.size()}), "\"");
+  return absl::StrCat(
+      "\"", absl::CHexEscape(absl::string_view(name.data(), std::min<size_t>(name.size(), 200))),
+      "\"");
 }
 
 // The bytes of a tensor, or nothing where they exceed 64 bits. REQUIRES: whole blocks.
@@ -83,7 +85,7 @@ class ContainerParser {
     const auto version = reader_.Scalar<uint32_t>();
     if (!version.has_value()) return Truncated("its header");
     if (*version != 2 && *version != 3) {
-      const bool swapped = __builtin_bswap32(*version) <= 3;
+      const bool swapped = *version != 0 && __builtin_bswap32(*version) <= 3;
       return Error(swapped ? "is big-endian; accepted: little-endian"
                            : absl::StrCat("is of GGUF version ", *version, "; accepted: 2, 3"),
                    absl::StatusCode::kUnimplemented);

@@ -52,7 +52,7 @@ bool IsLlama3(const std::vector<double>& divisors, const GgufRopeShape& shape, d
   for (size_t i = 0; i < divisors.size(); ++i) {
     const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(shape.dim);
     const double expected = Llama3Divisor(std::pow(shape.theta, exponent), factor, original);
-    if (std::abs(divisors[i] - expected) > kTolerance * expected) return false;
+    if (!(std::abs(divisors[i] - expected) <= kTolerance * expected)) return false;
   }
   return true;
 }
@@ -95,10 +95,9 @@ json FromLists(GgufFields& fields, const GgufRopeShape& shape, const std::string
   return object;
 }
 
-json FromKeys(GgufFields& fields, const std::string& type, const std::string& scaling) {
-  json object = {{"rope_type", type}};
-  const double factor = fields.Number(scaling + "factor").value_or(1);
-  object["factor"] = factor;
+json FromKeys(GgufFields& fields, const std::string& type, const std::string& scaling,
+              double factor) {
+  json object = {{"rope_type", type}, {"factor", factor}};
   if (const auto original = fields.Int(scaling + "original_context_length")) {
     object["original_max_position_embeddings"] = *original;
   }
@@ -118,14 +117,21 @@ json FromKeys(GgufFields& fields, const std::string& type, const std::string& sc
 json GgufRopeScaling(GgufFields& fields, const GgufRopeShape& shape) {
   const std::string scaling = shape.prefix + "rope.scaling.";
   const std::string key = scaling + "type";
-  const std::string type = fields.Text(key).value_or("none");
+  // Files of 2023 have another key. A factor without a type scales linearly.
+  const std::string old = shape.prefix + "rope.scale_linear";
+  const bool has_factor = fields.view().Find(scaling + "factor") != nullptr;
+  const double factor = fields.Number(has_factor ? scaling + "factor" : old).value_or(1);
+  const bool scales = factor != 0 && factor != 1;
+  const std::string type = fields.Text(key).value_or(scales ? "linear" : "none");
   if (fields.view().FindTensor(kLongFactors) != nullptr) return FromLists(fields, shape, scaling);
   if (fields.view().FindTensor(kLlama3Factors) != nullptr) {
     const auto divisors = Divisors(fields, kLlama3Factors, shape.dim / 2);
     return divisors.empty() ? json() : FromDivisors(divisors, shape);
   }
   if (type == "none") return nullptr;
-  if (type == "linear" || type == "yarn") return FromKeys(fields, type, scaling);
+  if (type == "linear" || type == "yarn") {
+    return FromKeys(fields, type, scaling, factor);
+  }
   fields.Reject(key, "\"none\", \"linear\", \"yarn\", or \"longrope\" with its tensors",
                 absl::StatusCode::kUnimplemented);
   return nullptr;

@@ -73,6 +73,11 @@ std::optional<int64_t> BlockIn(const nlohmann::json& state, const char* name) {
 
 absl::StatusOr<BlockState> ReadState(const PackedTensor& tensor, int64_t rows, int64_t columns,
                                      bool nested) {
+  constexpr size_t kLongest = size_t{1} << 12;  // the writer's has some 200
+  if (tensor.bytes.size() > kLongest) {
+    return tensor.Error(
+        absl::StrCat("has ", tensor.bytes.size(), " bytes; accepted: at most ", kLongest));
+  }
   const auto* text = reinterpret_cast<const char*>(tensor.bytes.data());
   const auto state =
       nlohmann::json::parse(text, text + tensor.bytes.size(), nullptr, /*allow_exceptions=*/false);
@@ -114,6 +119,10 @@ absl::StatusOr<std::unique_ptr<PublishedMatrix>> OpenBitsAndBytes(const PackedFi
   if (!codes.ok()) return codes.status();
   const auto numbers = files.Find(name + ".quant_map", ScaleTypes(), {{16}});
   if (!numbers.ok()) return numbers.status();
+  for (int i = 0; i < 16; ++i) {
+    if (std::isfinite(numbers->Number(i))) continue;
+    return numbers->Error("has a number that is not finite; accepted: numbers");
+  }
   const auto text = FindState(files, name);
   if (!text.ok()) return text.status();
   const bool nested = files.Has(name + ".nested_absmax");

@@ -30,7 +30,9 @@ int NumChars(std::string_view text) {
 std::vector<MergePair> MergesOfScores(absl::Span<const std::string_view> tokens,
                                       absl::Span<const double> scores) {
   absl::flat_hash_map<std::string_view, size_t> ids;
-  for (size_t id = 0; id < tokens.size(); ++id) ids.emplace(tokens[id], id);
+  for (size_t id = 0; id < tokens.size(); ++id) {
+    if (!tokens[id].empty()) ids.emplace(tokens[id], id);
+  }
   std::vector<Candidate> candidates;
   for (size_t id = 0; id < tokens.size(); ++id) {
     const std::string_view token = tokens[id];

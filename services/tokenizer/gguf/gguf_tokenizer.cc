@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_replace.h"
 #include "services/tokenizer/gguf/gguf_merges.h"
@@ -77,7 +79,13 @@ std::string MergesJson(const std::vector<MergePair>& merges) {
 }
 
 std::vector<MergePair> MergesOf(const GgufVocabulary& vocabulary) {
-  if (vocabulary.model == "llama") return MergesOfScores(vocabulary.tokens, vocabulary.scores);
+  if (vocabulary.model == "llama") {
+    std::vector<std::string_view> tokens(vocabulary.tokens.begin(), vocabulary.tokens.end());
+    for (size_t id = 0; id < tokens.size(); ++id) {
+      if (vocabulary.types[id] == TokenType::kUnused) tokens[id] = {};  // no part of the vocabulary
+    }
+    return MergesOfScores(tokens, vocabulary.scores);
+  }
   std::vector<MergePair> merges;
   for (const std::string_view merge : vocabulary.merges) {
     const size_t space = merge.find(' ', 1);
@@ -131,7 +139,7 @@ absl::StatusOr<Parts> ByteLevelParts(const GgufVocabulary& vocabulary, const std
   return parts;
 }
 
-// The last token of a type; nullopt where there is none.
+// The first token of a type; nullopt where there is none.
 std::optional<std::string_view> TokenOfType(const GgufVocabulary& vocabulary, TokenType type) {
   const auto found = std::find(vocabulary.types.begin(), vocabulary.types.end(), type);
   if (found == vocabulary.types.end()) return std::nullopt;

@@ -1,5 +1,7 @@
 #include "services/tokenizer/gguf/gguf_vocabulary.h"
 
+#include <cmath>
+
 #include "services/tokenizer/text/strings.h"
 #include "services/tokenizer/text/utf8.h"
 
@@ -14,11 +16,22 @@ constexpr char kTypesKey[] = "tokenizer.ggml.token_type";
 constexpr char kScoresKey[] = "tokenizer.ggml.scores";
 constexpr char kMergesKey[] = "tokenizer.ggml.merges";
 
+// Merges are looked for at each place of a token, in time that grows with its square.
+constexpr size_t kLongestToken = 4096;
+constexpr size_t kMostTokens = size_t{1} << 22;
+
 void ReadTokens(GgufFields& fields, GgufVocabulary& vocabulary) {
   const GgufValue* value = fields.view().Find(kTokensKey);
+  if (value != nullptr && value->count() > kMostTokens) {
+    return fields.Reject(kTokensKey, StrCat("a list of at most ", kMostTokens, " texts"));
+  }
   auto tokens = value == nullptr ? std::nullopt : value->Texts();
   if (!tokens.has_value() || tokens->empty()) return fields.Reject(kTokensKey, "a list of texts");
   for (size_t id = 0; id < tokens->size(); ++id) {
+    if ((*tokens)[id].size() > kLongestToken) {
+      return fields.Fail(StrCat(kTokensKey, "[", id, "] has ", (*tokens)[id].size(),
+                                " bytes; accepted: at most ", kLongestToken));
+    }
     if (FirstInvalidUtf8((*tokens)[id]) == std::string_view::npos) continue;
     return fields.Fail(
         StrCat(kTokensKey, "[", id, "] is ", Quoted((*tokens)[id]), "; accepted: UTF-8"));
@@ -48,6 +61,10 @@ void ReadScores(GgufFields& fields, GgufVocabulary& vocabulary) {
   auto scores = value == nullptr ? std::nullopt : value->Numbers();
   if (!scores.has_value() || scores->size() != vocabulary.tokens.size()) {
     return fields.Reject(kScoresKey, StrCat("a list of ", vocabulary.tokens.size(), " numbers"));
+  }
+  for (size_t id = 0; id < scores->size(); ++id) {
+    if (std::isfinite((*scores)[id])) continue;
+    return fields.Fail(StrCat(kScoresKey, "[", id, "] is no finite number; accepted: numbers"));
   }
   vocabulary.scores = *std::move(scores);
 }

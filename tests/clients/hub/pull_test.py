@@ -126,7 +126,7 @@ class PullTest(unittest.TestCase):
         with Hub(made_files(80 * MIB)) as hub:
             hub.bytes_a_second = 60 * MIB
             process = self.command("pull", "--connections", "1", "tales/teller", environment={"HF_ENDPOINT": hub.endpoint})
-            record = os.path.join(self.store, "tales/teller.partial/model.safetensors.parts")
+            record = os.path.join(self.store, "tales/.teller.partial/model.safetensors.parts")
             deadline = time.monotonic() + 30
             while lines_of(record) < 3:  # two of five parts
                 self.assertLess(time.monotonic(), deadline)
@@ -227,6 +227,43 @@ class PullTest(unittest.TestCase):
             self.assertEqual(hub.files["config.json"], self.pulled("tales/teller@v2")["config.json"])
             _, _, err = self.sluice("plan", "--model", "tales/teller@v3")
             self.assertIn("sluice pull tales/teller --revision v3 [NOT_FOUND]", err)
+
+    def test_needs_no_hub_for_what_is_there(self):
+        with Hub(made_files(MIB)) as hub:
+            self.assertEqual(0, self.pull(hub)[0])
+            folder = os.path.join(self.store, "tales/teller")
+            before = len(hub.requests)
+            status, out, err = self.pull(hub, "--revision", hub.commit, "--out", folder)
+            self.assertEqual((0, before), (status, len(hub.requests)), err)
+            hub.busy = 1000
+            process = self.command("pull", "tales/teller", environment={"HF_ENDPOINT": "http://127.0.0.1:1"})
+            out, err = process.communicate(timeout=120)
+            self.assertEqual(0, process.returncode, err)
+            self.assertIn("what was pulled before is used", err)
+            self.assertIn("serve it with: sluice up --model tales/teller", out)
+
+    def test_leaves_folders_of_others_alone(self):
+        folder = os.path.join(self.environment["HOME"], "mine")
+        os.makedirs(folder)
+        with open(os.path.join(folder, "letter.txt"), "w") as out:
+            out.write("Dear")
+        with Hub(made_files(MIB)) as hub:
+            status, _, err = self.pull(hub, "--out", folder)
+        self.assertNotEqual(0, status)
+        self.assertIn("was not made by sluice pull; accepted: a new or empty folder", err)
+        self.assertEqual({"letter.txt": b"Dear"}, files_of(folder))
+
+    def test_plaintext_tokens_stay_on_this_host(self):
+        for host in ("localhost.example.com", "127.0.0.1.example.com", "localhost@example.com", "10.255.255.1"):
+            _, _, err = self.sluice("pull", "--endpoint", f"http://{host}", "tales/teller", environment={"HF_TOKEN": "hf_secret"})
+            self.assertIn("is not encrypted, and a token is set", err, host)
+
+    def test_a_hub_without_ranges_is_asked_again(self):
+        with Hub(made_files()) as hub:
+            hub.ranges, hub.cut_after, hub.cuts = False, 3 * MIB, 1
+            status, _, err = self.pull(hub)
+            self.assertEqual(0, status, err)
+            self.assert_pulled(hub, ["config.json", "model.safetensors"])
 
     def test_the_second_of_two_waits_for_the_first(self):
         with Hub(made_files(MIB)) as hub:

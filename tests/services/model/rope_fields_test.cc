@@ -199,8 +199,8 @@ TEST(RopeFields, NumbersMustFitTogether) {
   EXPECT_THAT(Refusal({{"type", "llama3"}, {"factor", 8}}),
               HasSubstr("rope_scaling.low_freq_factor is missing"));
   EXPECT_THAT(
-      Refusal({{"type", "llama3"}, {"factor", 8}, {"low_freq_factor", 4}, {"high_freq_factor", 4}}),
-      HasSubstr("rope_scaling.high_freq_factor is 4; accepted: above low_freq_factor, 4"));
+      Refusal({{"type", "llama3"}, {"factor", 8}, {"low_freq_factor", 5}, {"high_freq_factor", 4}}),
+      HasSubstr("rope_scaling.high_freq_factor is 4; accepted: at least low_freq_factor, 5"));
   EXPECT_THAT(Refusal({{"type", "ntk"}, {"factor", 2}}, "", {{"head_dim", 2}}),
               HasSubstr("accepted: 4 or more"));
   json longrope = {{"type", "longrope"}, {"short_factor", {1, 2}}, {"long_factor", {3, 4}}};

@@ -171,10 +171,10 @@ TEST_F(TokenFileTest, NamesWhatIsWrongAtStart) {
 }
 
 TEST_F(TokenFileTest, AppendsLinesThatItReads) {
-  EXPECT_EQ(TokenLine("alpha", "search").value(), absl::StrCat(kAlpha, " search"));
+  EXPECT_EQ(TokenLine("alpha", "search").value(), absl::StrCat(kAlphaToken, " search"));
   EXPECT_EQ(TokenLine("alpha", "two words").status().code(), absl::StatusCode::kInvalidArgument);
   const std::string path = absl::StrCat(folder_, "/made");
-  ASSERT_TRUE(AppendTokenLine(path, absl::StrCat(kAlpha, " search")).ok());
+  ASSERT_TRUE(AppendTokenLine(path, absl::StrCat(kAlphaToken, " search")).ok());
   struct stat info = {};
   ASSERT_EQ(stat(path.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0600u);
