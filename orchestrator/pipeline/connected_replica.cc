@@ -294,7 +294,7 @@ bool ConnectedReplica::AwaitOpened(SteadyTime now) {
   }
   if (!failure.ok()) {
     // Ranks that were told that another had given up say so, and may be heard before it.
-    if (absl::IsDeadlineExceeded(failure) || now >= wake_ - 2 * kOpenGrace) {
+    if (absl::IsDeadlineExceeded(failure) || now + 2 * kOpenGrace >= wake_) {
       open_timeout_ = std::min(2 * open_timeout_, kLongestOpenTimeout);
     }
     Pause(failure, now);

@@ -58,7 +58,7 @@ std::string FilterOfProgram(std::string_view program, std::string_view filter) {
   if (others.num_kept == 0) return std::string(kNoCases);
   if (others.patterns.empty()) return std::string(filter);
   const bool excludes = filter.find('-') != std::string_view::npos;
-  return absl::StrCat(filter, excludes ? ":" : "-", absl::StrJoin(others.patterns, ":"));
+  return std::string(filter) + (excludes ? ":" : "-") + absl::StrJoin(others.patterns, ":");
 }
 
 }  // namespace sluice::testing
