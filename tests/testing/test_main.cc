@@ -51,7 +51,7 @@ int main(int argc, char** argv) {
   const bool filtered = (!has_filter && ReadFilter()) || std::getenv("GTEST_FILTER") != nullptr;
   const std::string program = std::filesystem::path(argv[0]).filename();
   GTEST_FLAG_SET(filter, sluice::testing::FilterOfProgram(program, GTEST_FLAG_GET(filter)));
-  testing::UnitTest& tests = *testing::UnitTest::GetInstance();
+  ::testing::UnitTest& tests = *::testing::UnitTest::GetInstance();
   const bool lists = GTEST_FLAG_GET(list_tests);
   if (!is_child && !lists) tests.listeners().Append(new sluice::testing::CaseRecord());
   const int result = RUN_ALL_TESTS();

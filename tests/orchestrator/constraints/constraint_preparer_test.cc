@@ -89,7 +89,7 @@ void KeepCallbackThread() {
   done.WaitForNotification();
 }
 
-struct ConstraintPreparerTest : testing::Test {
+struct ConstraintPreparerTest : ::testing::Test {
   static void SetUpTestSuite() { KeepCallbackThread(); }
   ~ConstraintPreparerTest() override { preparer->Stop(); }
 

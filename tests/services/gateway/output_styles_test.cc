@@ -19,7 +19,7 @@ namespace sluice::gateway {
 namespace {
 
 // Runs its tasks on the test's thread.
-class TestLoop final : public http::Loop {
+class StylesLoop final : public http::Loop {
  public:
   void Post(std::function<void()> task) override {
     absl::MutexLock lock(&mutex_);
@@ -86,7 +86,7 @@ class OutputStylesTest : public ::testing::Test {
 
   Templates templates_;
   std::unique_ptr<Server> server_;
-  TestLoop loop_;
+  StylesLoop loop_;
   Backend backend_;
   OutputStyles styles_;
 };

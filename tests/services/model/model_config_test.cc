@@ -43,27 +43,27 @@ absl::StatusOr<ModelConfig> Parse(const json& config, const std::string& generat
   return ParseModelConfig(config.dump(), generation, "/models/tiny");
 }
 
-ModelConfig Parsed(const json& config, const std::string& generation = "") {
+ModelConfig ParsedConfig(const json& config, const std::string& generation = "") {
   const auto parsed = Parse(config, generation);
   EXPECT_TRUE(parsed.ok()) << parsed.status();
   return parsed.value_or(ModelConfig{});
 }
 
-std::string Refusal(const absl::StatusOr<ModelConfig>& parsed, const std::string& file,
-                    absl::StatusCode code) {
+std::string ConfigRefusal(const absl::StatusOr<ModelConfig>& parsed, const std::string& file,
+                          absl::StatusCode code) {
   if (parsed.ok()) return "accepted";
   EXPECT_EQ(parsed.status().code(), code) << parsed.status();
   EXPECT_THAT(std::string(parsed.status().message()), HasSubstr(file));
   return std::string(parsed.status().message());
 }
 
-std::string Refusal(const json& config,
-                    absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
-  return Refusal(Parse(config), "/models/tiny/config.json: ", code);
+std::string ConfigRefusal(const json& config,
+                          absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
+  return ConfigRefusal(Parse(config), "/models/tiny/config.json: ", code);
 }
 
 TEST(ModelConfig, MapsLlama) {
-  const ModelConfig config = Parsed(TinyConfig());
+  const ModelConfig config = ParsedConfig(TinyConfig());
   EXPECT_EQ(config.model_type, "llama");
   EXPECT_EQ(config.vocab_size, 10);
   EXPECT_EQ(config.hidden_size, 16);
@@ -99,7 +99,7 @@ TEST(ModelConfig, FillsInWhatLlamaFilesLeaveOut) {
     given.erase(field);
   }
   given["head_dim"] = nullptr;  // null is as good as absent
-  const ModelConfig config = Parsed(given);
+  const ModelConfig config = ParsedConfig(given);
   EXPECT_EQ(config.num_kv_heads, 4);
   EXPECT_EQ(config.head_dim, 4);
   EXPECT_EQ(config.norm_eps, 1e-6f);
@@ -115,18 +115,18 @@ TEST(ModelConfig, FillsInWhatLlamaFilesLeaveOut) {
 TEST(ModelConfig, TakesHeadDimOfItsOwn) {
   json given = With("head_dim", 10);
   given["hidden_size"] = 17;  // no multiple of the heads, and need not be one
-  const ModelConfig config = Parsed(given);
+  const ModelConfig config = ParsedConfig(given);
   EXPECT_EQ(config.head_dim, 10);
   EXPECT_EQ(config.query_width(), 40);
 }
 
 TEST(ModelConfig, ReadsRopeThetaInBothPlaces) {
-  EXPECT_EQ(Parsed(With("rope_theta", 500000)).ropes.at(0).theta, 500000.0);
+  EXPECT_EQ(ParsedConfig(With("rope_theta", 500000)).ropes.at(0).theta, 500000.0);
   json newer = Without("rope_theta");
   newer["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 1e6}};
-  EXPECT_EQ(Parsed(newer).ropes.at(0).theta, 1e6);
+  EXPECT_EQ(ParsedConfig(newer).ropes.at(0).theta, 1e6);
   newer["rope_theta"] = 10000;
-  EXPECT_EQ(Parsed(newer).ropes.at(0).theta, 1e6);
+  EXPECT_EQ(ParsedConfig(newer).ropes.at(0).theta, 1e6);
 }
 
 TEST(ModelConfig, AcceptsRopeScalingThatScalesNothing) {
@@ -147,60 +147,62 @@ json QuantizedWith(const std::string& field, const json& value) {
 }
 
 TEST(ModelConfig, KnowsWhatItsQuantizedFilesHold) {
-  EXPECT_FALSE(Parsed(With("quantization_config", nullptr)).quantization.has_value());
-  const auto quantization = Parsed(QuantizedWith("", nullptr)).quantization;
+  EXPECT_FALSE(ParsedConfig(With("quantization_config", nullptr)).quantization.has_value());
+  const auto quantization = ParsedConfig(QuantizedWith("", nullptr)).quantization;
   ASSERT_TRUE(quantization.has_value());
   EXPECT_EQ(quantization->format, WeightFormat::kInt4);
   EXPECT_EQ(quantization->checkpoint_id, "0123456789abcdef");
   json int8 = QuantizedWith("bits", 8);
   int8["quantization_config"]["version"] = 1;
-  EXPECT_EQ(Parsed(int8).quantization->format, WeightFormat::kInt8);
+  EXPECT_EQ(ParsedConfig(int8).quantization->format, WeightFormat::kInt8);
   json fp8 = int8;
   fp8["quantization_config"]["type"] = "float";
-  EXPECT_EQ(Parsed(fp8).quantization->format, WeightFormat::kFp8);
+  EXPECT_EQ(ParsedConfig(fp8).quantization->format, WeightFormat::kFp8);
   json large_groups = int8;
   large_groups["quantization_config"]["group_size"] = 64;
-  EXPECT_EQ(Parsed(large_groups).quantization->format, WeightFormat::kInt8G64);
+  EXPECT_EQ(ParsedConfig(large_groups).quantization->format, WeightFormat::kInt8G64);
 }
 
 TEST(ModelConfig, RefusesQuantizationOfAnotherKind) {
-  EXPECT_THAT(Refusal(QuantizedWith("group_size", 128)),
+  EXPECT_THAT(ConfigRefusal(QuantizedWith("group_size", 128)),
               HasSubstr("quantization_config.group_size is 128; accepted: 32"));
-  EXPECT_THAT(Refusal(QuantizedWith("bits", 3)),
+  EXPECT_THAT(ConfigRefusal(QuantizedWith("bits", 3)),
               HasSubstr("quantization_config.bits is 3; accepted: 8, 4"));
-  EXPECT_THAT(Refusal(QuantizedWith("bits", 4.5)), HasSubstr("bits is 4.5"));
-  EXPECT_THAT(Refusal(QuantizedWith("type", "float")),
+  EXPECT_THAT(ConfigRefusal(QuantizedWith("bits", 4.5)), HasSubstr("bits is 4.5"));
+  EXPECT_THAT(ConfigRefusal(QuantizedWith("type", "float")),
               HasSubstr("quantization_config.type is \"float\"; accepted: \"int\""));
-  EXPECT_THAT(Refusal(QuantizedWith("version", 1)),
+  EXPECT_THAT(ConfigRefusal(QuantizedWith("version", 1)),
               HasSubstr("version is 1; accepted: 2, which `sluice quantize` writes now"));
-  EXPECT_THAT(Refusal(QuantizedWith("bits", 8)), HasSubstr("version is 2; accepted: 1"));
-  EXPECT_THAT(Refusal(QuantizedWith("version", nullptr)), HasSubstr("version is missing"));
-  EXPECT_THAT(Refusal(QuantizedWith("checkpoint_id", "0123")),
+  EXPECT_THAT(ConfigRefusal(QuantizedWith("bits", 8)), HasSubstr("version is 2; accepted: 1"));
+  EXPECT_THAT(ConfigRefusal(QuantizedWith("version", nullptr)), HasSubstr("version is missing"));
+  EXPECT_THAT(ConfigRefusal(QuantizedWith("checkpoint_id", "0123")),
               HasSubstr("checkpoint_id is \"0123\"; accepted: 16 hexadecimal digits"));
-  EXPECT_THAT(Refusal(With("quantization_config", 4)), HasSubstr("accepted: a JSON object"));
+  EXPECT_THAT(ConfigRefusal(With("quantization_config", 4)), HasSubstr("accepted: a JSON object"));
 }
 
 TEST(ModelConfig, NamesWhatThisVersionLacks) {
   const auto unimplemented = absl::StatusCode::kUnimplemented;
-  EXPECT_THAT(Refusal(With("rope_scaling", {{"type", "xpos"}, {"factor", 2.0}}), unimplemented),
-              AllOf(HasSubstr("rope_scaling.type is \"xpos\"; accepted: \"default\", \"linear\""),
-                    HasSubstr("\"longrope\"")));
   EXPECT_THAT(
-      Refusal(With("rope_parameters", {{"full_attention", {{"rope_theta", 1e6}}}}), unimplemented),
-      HasSubstr("rope_parameters.full_attention is {\"rope_theta\":1000000.0}"));
-  EXPECT_THAT(Refusal(With("hidden_act", "quick_gelu"), unimplemented),
+      ConfigRefusal(With("rope_scaling", {{"type", "xpos"}, {"factor", 2.0}}), unimplemented),
+      AllOf(HasSubstr("rope_scaling.type is \"xpos\"; accepted: \"default\", \"linear\""),
+            HasSubstr("\"longrope\"")));
+  EXPECT_THAT(ConfigRefusal(With("rope_parameters", {{"full_attention", {{"rope_theta", 1e6}}}}),
+                            unimplemented),
+              HasSubstr("rope_parameters.full_attention is {\"rope_theta\":1000000.0}"));
+  EXPECT_THAT(ConfigRefusal(With("hidden_act", "quick_gelu"), unimplemented),
               AllOf(HasSubstr("hidden_act is \"quick_gelu\""), HasSubstr("\"silu\"")));
   for (const char* method : {"aqlm", "quip", "hqq", "modelopt"}) {
-    EXPECT_THAT(Refusal(With("quantization_config", {{"quant_method", method}}), unimplemented),
-                AllOf(HasSubstr("quantization_config.quant_method is \"" + std::string(method)),
-                      HasSubstr("`sluice quantize`")));
+    EXPECT_THAT(
+        ConfigRefusal(With("quantization_config", {{"quant_method", method}}), unimplemented),
+        AllOf(HasSubstr("quantization_config.quant_method is \"" + std::string(method)),
+              HasSubstr("`sluice quantize`")));
   }
-  EXPECT_THAT(Refusal(With("model_type", "mamba"), unimplemented),
+  EXPECT_THAT(ConfigRefusal(With("model_type", "mamba"), unimplemented),
               HasSubstr("model_type \"mamba\" is not supported; accepted: \"llama\""));
 }
 
 TEST(ModelConfig, GenerationConfigWins) {
-  const ModelConfig config = Parsed(TinyConfig(), R"({
+  const ModelConfig config = ParsedConfig(TinyConfig(), R"({
       "bos_token_id": 3, "eos_token_id": [4, 5], "do_sample": true, "temperature": 0.6,
       "top_k": 50, "top_p": 0.9, "max_length": 4096, "transformers_version": "4.36"})");
   EXPECT_EQ(config.bos_token_id, 3);
@@ -213,12 +215,13 @@ TEST(ModelConfig, GenerationConfigWins) {
 }
 
 TEST(ModelConfig, TakesWhatOtherProgramsWrite) {
-  EXPECT_EQ(Parsed(TinyConfig(), R"({"top_k": -1})").generation.top_k, 0) << "no limit";
-  EXPECT_EQ(Parsed(With("max_position_embeddings", 256.0)).max_positions, 256);
+  EXPECT_EQ(ParsedConfig(TinyConfig(), R"({"top_k": -1})").generation.top_k, 0) << "no limit";
+  EXPECT_EQ(ParsedConfig(With("max_position_embeddings", 256.0)).max_positions, 256);
 }
 
 TEST(ModelConfig, ConfigFillsInWhatGenerationConfigLeavesOut) {
-  const ModelConfig config = Parsed(With("eos_token_id", {7, 2}), R"({"bos_token_id": null})");
+  const ModelConfig config =
+      ParsedConfig(With("eos_token_id", {7, 2}), R"({"bos_token_id": null})");
   EXPECT_EQ(config.bos_token_id, 1);
   EXPECT_THAT(config.eos_token_ids, ElementsAre(7, 2));
   EXPECT_FALSE(config.generation.do_sample.has_value());
@@ -227,8 +230,8 @@ TEST(ModelConfig, ConfigFillsInWhatGenerationConfigLeavesOut) {
 
 TEST(ModelConfig, RefusesBadGenerationConfigs) {
   const auto refusal = [](const std::string& generation) {
-    return Refusal(Parse(TinyConfig(), generation),
-                   "/models/tiny/generation_config.json: ", absl::StatusCode::kInvalidArgument);
+    return ConfigRefusal(Parse(TinyConfig(), generation), "/models/tiny/generation_config.json: ",
+                         absl::StatusCode::kInvalidArgument);
   };
   EXPECT_THAT(refusal("{"), HasSubstr("not JSON"));
   EXPECT_THAT(refusal("[]"), HasSubstr("a JSON object"));
@@ -245,8 +248,8 @@ TEST(ModelConfig, RefusesBadGenerationConfigs) {
 
 TEST(ModelConfig, RefusesWhatIsNotJson) {
   const auto refusal = [](const std::string& text) {
-    return Refusal(ParseModelConfig(text, "", "/models/tiny"),
-                   "/models/tiny/config.json: ", absl::StatusCode::kInvalidArgument);
+    return ConfigRefusal(ParseModelConfig(text, "", "/models/tiny"),
+                         "/models/tiny/config.json: ", absl::StatusCode::kInvalidArgument);
   };
   EXPECT_THAT(refusal(""), HasSubstr("not JSON at line 1, column 1"));
   EXPECT_THAT(refusal(""), HasSubstr("expected '[', '{', or a literal"));
@@ -261,14 +264,15 @@ TEST(ModelConfig, RefusesWhatIsNotJson) {
 TEST(ModelConfig, RefusesBadSizes) {
   for (const char* field : {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
                             "num_attention_heads", "max_position_embeddings"}) {
-    EXPECT_THAT(Refusal(Without(field)), HasSubstr(absl::StrCat(field, " is missing"))) << field;
+    EXPECT_THAT(ConfigRefusal(Without(field)), HasSubstr(absl::StrCat(field, " is missing")))
+        << field;
   }
   for (const char* field :
        {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
         "num_attention_heads", "num_key_value_heads", "head_dim", "max_position_embeddings"}) {
     for (const json& value : {json(0), json(-4), json(1.5), json("16"), json(true), json(1e300),
                               json(int64_t{1} << 32), json(~uint64_t{0}), json::array({4})}) {
-      EXPECT_THAT(Refusal(With(field, value)),
+      EXPECT_THAT(ConfigRefusal(With(field, value)),
                   AllOf(HasSubstr(absl::StrCat(field, " is ", value.dump())),
                         HasSubstr("accepted: an integer from 1 to ")))
           << field << value;
@@ -277,37 +281,39 @@ TEST(ModelConfig, RefusesBadSizes) {
 }
 
 TEST(ModelConfig, RefusesSizesThatDontFitTogether) {
-  EXPECT_THAT(Refusal(With("num_key_value_heads", 3)),
+  EXPECT_THAT(ConfigRefusal(With("num_key_value_heads", 3)),
               AllOf(HasSubstr("num_key_value_heads is 3"),
                     HasSubstr("a divisor of num_attention_heads, 4")));
   EXPECT_THAT(
-      Refusal(With("hidden_size", 18)),
+      ConfigRefusal(With("hidden_size", 18)),
       AllOf(HasSubstr("hidden_size is 18"), HasSubstr("a multiple of num_attention_heads, 4")));
-  EXPECT_THAT(Refusal(With("hidden_size", 12)), HasSubstr("gives head_dim 3; accepted: an even"));
-  EXPECT_THAT(Refusal(With("head_dim", 7)), HasSubstr("head_dim is 7; accepted: an even"));
-  EXPECT_THAT(Refusal(With("bos_token_id", 10)), HasSubstr("bos_token_id is 10; accepted: an "
-                                                           "integer from 0 to 9"));
-  EXPECT_THAT(Refusal(With("eos_token_id", {2, -1})), HasSubstr("eos_token_id is [2,-1]"));
+  EXPECT_THAT(ConfigRefusal(With("hidden_size", 12)),
+              HasSubstr("gives head_dim 3; accepted: an even"));
+  EXPECT_THAT(ConfigRefusal(With("head_dim", 7)), HasSubstr("head_dim is 7; accepted: an even"));
+  EXPECT_THAT(ConfigRefusal(With("bos_token_id", 10)), HasSubstr("bos_token_id is 10; accepted: an "
+                                                                 "integer from 0 to 9"));
+  EXPECT_THAT(ConfigRefusal(With("eos_token_id", {2, -1})), HasSubstr("eos_token_id is [2,-1]"));
   json wide = With("head_dim", 4096);
   wide["num_attention_heads"] = 4096;
-  EXPECT_THAT(Refusal(wide), HasSubstr("num_attention_heads 4096 times head_dim 4096"));
+  EXPECT_THAT(ConfigRefusal(wide), HasSubstr("num_attention_heads 4096 times head_dim 4096"));
 }
 
 TEST(ModelConfig, RefusesBadNumbers) {
-  EXPECT_THAT(Refusal(With("rms_norm_eps", 0)), HasSubstr("rms_norm_eps is 0"));
-  EXPECT_THAT(Refusal(With("rms_norm_eps", -1e-6)), HasSubstr("rms_norm_eps is -1e-06"));
-  EXPECT_THAT(Refusal(With("rms_norm_eps", 1e-60)), HasSubstr("rms_norm_eps is 1e-60"));
-  EXPECT_THAT(Refusal(With("rms_norm_eps", "tiny")), HasSubstr("rms_norm_eps is \"tiny\""));
-  EXPECT_THAT(Refusal(With("rope_theta", 0)), HasSubstr("rope_theta is 0"));
-  EXPECT_THAT(Refusal(With("rope_parameters", {{"rope_theta", -1}})),
+  EXPECT_THAT(ConfigRefusal(With("rms_norm_eps", 0)), HasSubstr("rms_norm_eps is 0"));
+  EXPECT_THAT(ConfigRefusal(With("rms_norm_eps", -1e-6)), HasSubstr("rms_norm_eps is -1e-06"));
+  EXPECT_THAT(ConfigRefusal(With("rms_norm_eps", 1e-60)), HasSubstr("rms_norm_eps is 1e-60"));
+  EXPECT_THAT(ConfigRefusal(With("rms_norm_eps", "tiny")), HasSubstr("rms_norm_eps is \"tiny\""));
+  EXPECT_THAT(ConfigRefusal(With("rope_theta", 0)), HasSubstr("rope_theta is 0"));
+  EXPECT_THAT(ConfigRefusal(With("rope_parameters", {{"rope_theta", -1}})),
               HasSubstr("rope_parameters.rope_theta is -1"));
-  EXPECT_THAT(Refusal(With("rope_scaling", 4)), HasSubstr("rope_scaling holds 4"));
-  EXPECT_THAT(Refusal(With("tie_word_embeddings", "yes")), HasSubstr("tie_word_embeddings is"));
-  EXPECT_THAT(Refusal(With("attention_bias", 1)), HasSubstr("attention_bias is 1"));
+  EXPECT_THAT(ConfigRefusal(With("rope_scaling", 4)), HasSubstr("rope_scaling holds 4"));
+  EXPECT_THAT(ConfigRefusal(With("tie_word_embeddings", "yes")),
+              HasSubstr("tie_word_embeddings is"));
+  EXPECT_THAT(ConfigRefusal(With("attention_bias", 1)), HasSubstr("attention_bias is 1"));
 }
 
 TEST(ModelConfig, MessagesStayShort) {
-  const std::string message = Refusal(With("hidden_size", std::string(100000, 'x')));
+  const std::string message = ConfigRefusal(With("hidden_size", std::string(100000, 'x')));
   EXPECT_THAT(message, HasSubstr("hidden_size is \"xxx"));
   EXPECT_LT(message.size(), 300u);
 }

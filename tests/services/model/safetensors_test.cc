@@ -35,7 +35,7 @@ absl::StatusOr<TensorFileContents> Parse(const std::string& bytes) {
 }
 
 // The message for a file that must be refused; it always names the file.
-std::string Refusal(const std::string& bytes) {
+std::string FileRefusal(const std::string& bytes) {
   const auto parsed = Parse(bytes);
   if (parsed.ok()) return "accepted";
   EXPECT_EQ(parsed.status().code(), absl::StatusCode::kInvalidArgument);
@@ -159,14 +159,14 @@ TEST(Safetensors, RefusesEveryTruncationOfAValidFile) {
       SafetensorsBytes({MakeTensor("a", DType::kF32, {2, 3}), MakeTensor("b", DType::kBF16, {5})});
   ASSERT_TRUE(Parse(whole).ok());
   for (size_t size = 0; size < whole.size(); ++size) {
-    EXPECT_NE(Refusal(whole.substr(0, size)), "accepted") << size;
+    EXPECT_NE(FileRefusal(whole.substr(0, size)), "accepted") << size;
   }
-  EXPECT_THAT(Refusal(whole + "x"), HasSubstr("bytes of data, its tensors end at"));
+  EXPECT_THAT(FileRefusal(whole + "x"), HasSubstr("bytes of data, its tensors end at"));
 }
 
 TEST(Safetensors, NamesTheTensorThatTruncationCut) {
   const std::string whole = SafetensorsBytes({MakeTensor("layer.weight", DType::kF32, {8})});
-  EXPECT_THAT(Refusal(whole.substr(0, whole.size() - 1)),
+  EXPECT_THAT(FileRefusal(whole.substr(0, whole.size() - 1)),
               AllOf(HasSubstr("\"layer.weight\""), HasSubstr("[0, 32)"), HasSubstr("31 bytes"),
                     HasSubstr("truncated")));
 }
@@ -174,11 +174,12 @@ TEST(Safetensors, NamesTheTensorThatTruncationCut) {
 TEST(Safetensors, RefusesAbsurdHeaderLengths) {
   std::string bytes = SafetensorsBytes({MakeTensor("a", DType::kF32, {2})});
   bytes.replace(0, 8, std::string(8, '\xff'));
-  EXPECT_THAT(Refusal(bytes), HasSubstr("18446744073709551615 bytes; accepted: at most 100000000"));
+  EXPECT_THAT(FileRefusal(bytes),
+              HasSubstr("18446744073709551615 bytes; accepted: at most 100000000"));
   bytes.replace(0, 8, std::string("\0\x10\0\0\0\0\0\0", 8));
-  EXPECT_THAT(Refusal(bytes), AllOf(HasSubstr("truncated"), HasSubstr("4096")));
+  EXPECT_THAT(FileRefusal(bytes), AllOf(HasSubstr("truncated"), HasSubstr("4096")));
   bytes.replace(0, 8, std::string(8, '\0'));
-  EXPECT_THAT(Refusal(bytes), HasSubstr("not JSON"));
+  EXPECT_THAT(FileRefusal(bytes), HasSubstr("not JSON"));
 }
 
 TEST(Safetensors, MetadataMayBeNull) {
@@ -189,7 +190,7 @@ TEST(Safetensors, MetadataMayBeNull) {
 
 TEST(Safetensors, RefusesMalformedHeaders) {
   const auto refusal = [](const std::string& header, size_t data_size = 0) {
-    return Refusal(SafetensorsBytes(header, std::string(data_size, 'x')));
+    return FileRefusal(SafetensorsBytes(header, std::string(data_size, 'x')));
   };
   EXPECT_THAT(refusal("{\n  \"a\": }"), HasSubstr("not JSON at line 2, column 8"));
   EXPECT_THAT(refusal("[1]"), HasSubstr("no JSON object"));
@@ -206,7 +207,7 @@ TEST(Safetensors, RefusesMalformedHeaders) {
 TEST(Safetensors, RefusesBadTensorEntries) {
   const auto refusal = [](const std::string& dtype, const std::string& shape,
                           const std::string& offsets) {
-    return Refusal(
+    return FileRefusal(
         SafetensorsBytes("{" + Entry("w", dtype, shape, offsets) + "}", std::string(8, 'x')));
   };
   ASSERT_EQ(refusal("F32", "[2]", "[0,8]"), "accepted");
@@ -225,14 +226,15 @@ TEST(Safetensors, RefusesBadTensorEntries) {
   EXPECT_THAT(refusal("F32", "[2]", "[-1,8]"), HasSubstr("data_offsets"));
   EXPECT_THAT(refusal("F32", "[2]", "[18446744073709551615,7]"), HasSubstr("data_offsets"));
   EXPECT_THAT(refusal("F32", "[2]", "[0,36893488147419103232]"), HasSubstr("data_offsets"));
-  EXPECT_THAT(Refusal(SafetensorsBytes("{\"w\":{\"dtype\":\"F32\",\"shape\":[2]}}", "")),
+  EXPECT_THAT(FileRefusal(SafetensorsBytes("{\"w\":{\"dtype\":\"F32\",\"shape\":[2]}}", "")),
               HasSubstr("no data_offsets"));
-  EXPECT_THAT(Refusal(SafetensorsBytes("{\"w\":{\"shape\":[2]}}", "")), HasSubstr("dtype missing"));
+  EXPECT_THAT(FileRefusal(SafetensorsBytes("{\"w\":{\"shape\":[2]}}", "")),
+              HasSubstr("dtype missing"));
 }
 
 TEST(Safetensors, RefusesOverlapsAndGaps) {
   const auto refusal = [](const std::string& first, const std::string& second) {
-    return Refusal(SafetensorsBytes(
+    return FileRefusal(SafetensorsBytes(
         "{" + Entry("one", "U8", "[4]", first) + "," + Entry("two", "U8", "[4]", second) + "}",
         std::string(8, 'x')));
   };
@@ -241,12 +243,12 @@ TEST(Safetensors, RefusesOverlapsAndGaps) {
   EXPECT_THAT(refusal("[0,4]", "[3,7]"), AllOf(HasSubstr("\"two\""), HasSubstr("[3, 7)"),
                                                HasSubstr("overlap"), HasSubstr("\"one\"")));
   EXPECT_THAT(refusal("[0,4]", "[0,4]"), HasSubstr("overlap"));
-  EXPECT_THAT(Refusal(SafetensorsBytes("{" + Entry("one", "U8", "[2]", "[0,2]") + "," +
-                                           Entry("two", "U8", "[4]", "[4,8]") + "}",
-                                       std::string(8, 'x'))),
+  EXPECT_THAT(FileRefusal(SafetensorsBytes("{" + Entry("one", "U8", "[2]", "[0,2]") + "," +
+                                               Entry("two", "U8", "[4]", "[4,8]") + "}",
+                                           std::string(8, 'x'))),
               AllOf(HasSubstr("\"two\""), HasSubstr("gap"), HasSubstr("end at 2")));
-  EXPECT_THAT(Refusal(SafetensorsBytes("{" + Entry("one", "U8", "[4]", "[4,8]") + "}",
-                                       std::string(8, 'x'))),
+  EXPECT_THAT(FileRefusal(SafetensorsBytes("{" + Entry("one", "U8", "[4]", "[4,8]") + "}",
+                                           std::string(8, 'x'))),
               AllOf(HasSubstr("\"one\""), HasSubstr("gap"), HasSubstr("beginning")));
 }
 

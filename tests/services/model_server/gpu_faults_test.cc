@@ -31,8 +31,8 @@ class Script {
   const std::string& path() const { return path_; }
 
  private:
-  const std::string path_ = testing::TempDir() + "gpu_check_" +
-                            testing::UnitTest::GetInstance()->current_test_info()->name() +
+  const std::string path_ = ::testing::TempDir() + "gpu_check_" +
+                            ::testing::UnitTest::GetInstance()->current_test_info()->name() +
                             std::to_string(getpid());
 };
 
@@ -57,7 +57,7 @@ TEST(GpuFaultsTest, ProcessThatIsTakenAlongHasFailed) {
 }
 
 TEST(GpuFaultsTest, ProcessThatDoesNotEndIsKilled) {
-  const std::string pid_file = testing::TempDir() + "gpu_check_pid" + std::to_string(getpid());
+  const std::string pid_file = ::testing::TempDir() + "gpu_check_pid" + std::to_string(getpid());
   const Script hangs("echo $$ > " + pid_file + "; exec sleep 600");
   // Long enough for the script to have begun.
   const absl::Status status = Check(hangs.path(), absl::Seconds(2));
@@ -95,7 +95,7 @@ TEST(GpuFaultsTest, ProcessThatLosesItsGpuEndsWithTheReason) {
   EXPECT_EQ(device.on_gpu_lost, nullptr);
   GuardAgainstGpuFaults("/usr/bin/sluice-shard", device);
   EXPECT_EXIT(device.on_gpu_lost(absl::InternalError("cudaErrorIllegalAddress")),
-              testing::ExitedWithCode(1),
+              ::testing::ExitedWithCode(1),
               "sluice-shard.*cuda:2 does nothing more for this process: cudaErrorIllegalAddress");
 }
 

@@ -34,7 +34,7 @@ std::vector<int32_t> TokensOf(SamplerSequence& sequence) {
   return {sequence.past().tokens().begin(), sequence.past().tokens().end()};
 }
 
-struct SequenceTableTest : testing::Test {
+struct SequenceTableTest : ::testing::Test {
   ConstraintStore constraints{10};
   SequenceTable table{10, &constraints};
 };

@@ -27,7 +27,7 @@ namespace {
 using ::testing::ElementsAre;
 
 // Runs its tasks on the test's thread; what is to come later comes at once.
-class TestLoop final : public http::Loop {
+class GenerationLoop final : public http::Loop {
  public:
   void Post(std::function<void()> task) override {
     absl::MutexLock lock(&mutex_);
@@ -203,7 +203,7 @@ class GenerationTest : public ::testing::Test {
     return heard;
   }
 
-  TestLoop loop_;
+  GenerationLoop loop_;
   std::unique_ptr<Server> server_;
   std::unique_ptr<Backend> backend_;
   std::vector<std::shared_ptr<Generation>> generations_;

@@ -53,7 +53,7 @@ ConstraintStore::Result Get(ConstraintStore& store, const v1::Constraint& constr
   return result;
 }
 
-struct ConstraintStoreTest : testing::Test {
+struct ConstraintStoreTest : ::testing::Test {
   ConstraintStoreTest() { store.SetVocabulary(Letters()); }
 
   ConstraintStore::Result Prepare(const v1::Constraint& constraint) {

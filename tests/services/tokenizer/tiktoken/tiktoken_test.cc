@@ -29,7 +29,7 @@ std::string RankFile(const std::vector<std::string>& tokens) {
   return file;
 }
 
-std::unique_ptr<const Tokenizer> Load(const std::vector<std::string>& tokens) {
+std::unique_ptr<const Tokenizer> LoadTiktoken(const std::vector<std::string>& tokens) {
   auto tokenizer =
       Tokenizer::FromTiktoken(RankFile(tokens), "small.tiktoken", *TiktokenPreset("cl100k_base"));
   EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
@@ -37,7 +37,7 @@ std::unique_ptr<const Tokenizer> Load(const std::vector<std::string>& tokens) {
 }
 
 TEST(Tiktoken, MergesTheLowestRankFirstAndTakesWholeTokens) {
-  const auto tokenizer = Load({"bc", "ab", " abc", "\xC3\xA9"});
+  const auto tokenizer = LoadTiktoken({"bc", "ab", " abc", "\xC3\xA9"});
   EXPECT_THAT(tokenizer->Encode("abc")->ids, ElementsAre('a', 256));
   EXPECT_THAT(tokenizer->Encode("aab")->ids, ElementsAre('a', 257));
   EXPECT_THAT(tokenizer->Encode(" abc")->ids, ElementsAre(258));  // by no merge
@@ -46,7 +46,7 @@ TEST(Tiktoken, MergesTheLowestRankFirstAndTakesWholeTokens) {
 }
 
 TEST(Tiktoken, HasItsPresetsSpecialTokens) {
-  const auto tokenizer = Load({});
+  const auto tokenizer = LoadTiktoken({});
   EXPECT_THAT(tokenizer->Encode("a<|endoftext|>", {.parse_special = true})->ids,
               ElementsAre('a', 100257));
   EXPECT_EQ(tokenizer->Encode("a<|endoftext|>")->ids.size(), 14);
