@@ -22,7 +22,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-v1::GenerateResponse TokenEvent(int token, size_t text_bytes = 0) {
+v1::GenerateResponse EventOf(int token, size_t text_bytes = 0) {
   v1::GenerateResponse response;
   response.mutable_chunk()->add_token_ids(token);
   response.mutable_chunk()->set_text(std::string(text_bytes, 'x'));
@@ -150,10 +150,10 @@ TEST_F(GenerationSessionTest, CallsEndOneByOneAndTheSessionBehindTheLast) {
   Begin(1, "one");
   Begin(5, "two");
   const auto one = service_.Await("one"), two = service_.Await("two");
-  one->Send(TokenEvent(11));
+  one->Send(EventOf(11));
   EXPECT_EQ(Next().response().chunk().token_ids(0), 11);
   one->Close(WithRetryDelay(absl::ResourceExhaustedError("full \xff"), absl::Seconds(2)));
-  one->Send(TokenEvent(12));  // of no effect
+  one->Send(EventOf(12));  // of no effect
   v1::SessionEvent end = Next();
   EXPECT_EQ(end.call(), 1);
   const absl::Status status = FromGrpc(grpc::Status(static_cast<grpc::StatusCode>(end.end().code()),
@@ -161,7 +161,7 @@ TEST_F(GenerationSessionTest, CallsEndOneByOneAndTheSessionBehindTheLast) {
   EXPECT_EQ(status.message(), "full \xff");
   EXPECT_EQ(RetryDelay(status), absl::Seconds(2));
   stream_->WritesDone();
-  two->Send(TokenEvent(21));
+  two->Send(EventOf(21));
   two->Close(absl::OkStatus());
   const v1::SessionEvent event = Next();
   EXPECT_EQ(event.call(), 5);
@@ -175,7 +175,7 @@ TEST_F(GenerationSessionTest, WhatComesWhileAMessageIsWrittenGoesTogether) {
   Begin(1, "one");
   const auto one = service_.Await("one");
   constexpr int kEvents = 2000;
-  for (int i = 0; i < kEvents; ++i) one->Send(TokenEvent(i, 100));
+  for (int i = 0; i < kEvents; ++i) one->Send(EventOf(i, 100));
   int num_messages = 0, num_events = 0;
   while (num_events < kEvents) {
     ASSERT_TRUE(stream_->Read(&message_));
@@ -196,7 +196,7 @@ TEST_F(GenerationSessionTest, CallThatIsLeftHearsOfItAndSendsNoMore) {
   service_.Await("two");
   Cancel(1);
   const auto one = service_.Await("one", [](const auto& begun) { return begun.left; });
-  one->Send(TokenEvent(1));
+  one->Send(EventOf(1));
   one->Close(absl::CancelledError("left"));
   service_.Await("two")->Close(absl::OkStatus());
   EXPECT_EQ(Next().call(), 2);
@@ -225,7 +225,7 @@ TEST_F(GenerationSessionTest, EveryCallRestsWhileTheSessionIsNotRead) {
   const auto one = service_.Await("one"), two = service_.Await("two");
   const auto rests = [](const auto& begun) { return !begun.reads.empty() && !begun.reads.back(); };
   constexpr int kEvents = 64;
-  for (int i = 0; i < kEvents; ++i) one->Send(TokenEvent(i, kMostUnreadBytes / 32));
+  for (int i = 0; i < kEvents; ++i) one->Send(EventOf(i, kMostUnreadBytes / 32));
   service_.Await("one", rests);
   service_.Await("two", rests);
   for (int i = 0; i < kEvents; ++i) EXPECT_EQ(Next().response().chunk().token_ids(0), i);
@@ -257,7 +257,7 @@ TEST_F(GenerationSessionTest, DrainingServerTakesNoMoreCallsAndEndsBehindTheLast
   EXPECT_TRUE(draining_);
   EXPECT_EQ(refused.call(), 2);
   EXPECT_EQ(refused.end().code(), grpc::StatusCode::UNAVAILABLE);
-  one->Send(TokenEvent(1));
+  one->Send(EventOf(1));
   EXPECT_EQ(Next().response().chunk().token_ids(0), 1);
   one->Close(absl::OkStatus());
   EXPECT_TRUE(Finish().ok());
