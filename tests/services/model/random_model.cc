@@ -218,6 +218,8 @@ std::string RandomModelConfig(const RandomModelOptions& options) {
   AddSwitches(dice, config);
   json scaling = RandomScaling(static_cast<int>(sizes.head_dim * fraction) / 2, dice);
   AddSizes(sizes, config);
+  config["logit_scale"] = 0.75;  // Cohere's is a sixteenth, and MiniCPM's a division by the width
+  config["dim_model_base"] = sizes.hidden / 2;
   if (IsMixture(options.model_type)) AddMixture(sizes, dice, config);
   if (IsLatent(options.model_type)) AddLatentSizes(options, sizes, dice, config);
   // This kind begins at the very length that the file names, and only rotary positions go beyond.
