@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 import tempfile
 import unittest
@@ -50,20 +51,25 @@ class ProcessesTest(unittest.TestCase):
         self.assertIn(" up pipeline-ready ", log)
         # Every line is one of ours, whoever spoke, and none is a warning.
         for line in log.splitlines():
+            if re.match(r"loading .*: \d+% of ", line):  # where a machine takes long to load
+                continue
             self.assertRegex(line, r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z I [a-z-]+ [a-z-]+( [a-z0-9_]+=|$)")
             self.assertNotIn(" grpc message ", line)
-        quiet = sluice("run", "--max_tokens", "4", PROMPT).stderr
+        quiet = re.sub(r"(?m)^loading .*\n", "", sluice("run", "--max_tokens", "4", PROMPT).stderr)
         self.assertRegex(quiet, r"^sluice: the KV pool holds [^\n]*\n4 tokens in [^\n]*\n$")
 
     def test_conversations_are_rendered_for_clients(self):
-        # The embedded model has no template: the refusal is the tokenizer's.
         with Up() as up:
             client = Client(up.endpoint)
-            chat = tokenizer_pb2.ApplyChatTemplateRequest(messages=[{"role": "user", "content": "Hello"}])
+            chat = tokenizer_pb2.ApplyChatTemplateRequest(messages=[{"role": "user", "content": "Once there was a king."},
+                                                                    {"role": "assistant", "content": "His daughter"}])
+            rendered = client.unary("ApplyChatTemplate", chat, tokenizer_pb2.ApplyChatTemplateResponse)
+            self.assertTrue(rendered.text.endswith("Once there was a king.\nHis daughter"), rendered.text)
+            # The refusal is the tokenizer's.
+            wrong = tokenizer_pb2.ApplyChatTemplateRequest(template_name="nobody", messages=chat.messages)
             with self.assertRaises(grpc.RpcError) as refused:
-                client.unary("ApplyChatTemplate", chat, tokenizer_pb2.ApplyChatTemplateResponse)
-            self.assertEqual(refused.exception.code(), grpc.StatusCode.FAILED_PRECONDITION)
-            self.assertIn("template", refused.exception.details())
+                client.unary("ApplyChatTemplate", wrong, tokenizer_pb2.ApplyChatTemplateResponse)
+            self.assertIn("nobody", refused.exception.details())
 
     def test_every_shape_writes_the_same_text_as_one_process(self):
         greedy = ["--prompt", PROMPT, "--max_tokens", "40", "--temperature", "0", "--ignore_eos"]

@@ -33,7 +33,7 @@ class ChatTest(ApiTest):
         self.assertEqual(answer["prompt_token_ids"], prompt)
         ids = answer["choices"][0]["token_ids"]
         self.assertEqual(len(ids), answer["usage"]["completion_tokens"])
-        events = self.api.chat(return_token_ids=True, stream=True).events
+        events = self.api.chat(return_token_ids=True, stream=True).events[:-1]  # [DONE]
         self.assertEqual([event["prompt_token_ids"] for event in events if "prompt_token_ids" in event], [prompt])
         choices = [choice for event in events for choice in event["choices"]]
         self.assertNotIn("token_ids", choices[0])  # it has the role alone

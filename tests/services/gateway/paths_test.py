@@ -75,7 +75,7 @@ class TextTest(unittest.TestCase):
         self.assertEqual(tokens["count"], len(tokens["tokens"]))
         self.assertEqual(tokens["max_model_len"], 512)
         self.assertEqual(post("/detokenize", tokens=tokens["tokens"]).json, {"prompt": TEXT})
-        self.assertEqual(post("/tokenize").error["param"], "prompt")
+        self.assertIn("'prompt' or 'messages'", post("/tokenize").error["message"])
         self.assertEqual(post("/detokenize", tokens=[1.5]).error["param"], "tokens[0]")
         self.assertEqual(post("/tokenize", prompt=TEXT, model="x").status, 404)
 
