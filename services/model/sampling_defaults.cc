@@ -9,6 +9,8 @@
 #include <variant>
 
 #include "absl/strings/string_view.h"
+#include "services/model/config_texts.h"
+#include "services/model/gguf_model.h"
 #include "services/model/json_fields.h"
 
 namespace sluice {
@@ -34,8 +36,13 @@ void MapNumber(JsonFields& fields, const SamplingParameter& parameter, int32_t& 
 
 }  // namespace
 
-absl::StatusOr<SamplingOptions> LoadSamplingDefaults(const std::string& folder) {
-  const std::string path = (std::filesystem::path(folder) / "generation_config.json").string();
+absl::StatusOr<SamplingOptions> LoadSamplingDefaults(const std::string& model) {
+  if (IsGgufPath(model)) {
+    const absl::StatusOr<ConfigTexts> texts = ReadConfigTexts(model);
+    if (!texts.ok()) return texts.status();
+    return ParseSamplingDefaults(texts->generation, texts->generation_source);
+  }
+  const std::string path = (std::filesystem::path(model) / "generation_config.json").string();
   const absl::StatusOr<std::string> text = ReadTextFile(path);
   if (absl::IsNotFound(text.status())) return SamplingOptions();
   if (!text.ok()) return text.status();

@@ -118,7 +118,7 @@ class GgufTest(unittest.TestCase):
         plan = json.loads(sluice("plan", "--model", path, "--json").stdout)
         self.assertEqual(plan["model"], "tiny-Q8_0")
         self.assertEqual(plan["num_parameters"], json.loads(sluice("plan", "--model", folder, "--json").stdout)["num_parameters"])
-        refused = subprocess.run([SLUICE, "quantize", path, self.path("out")], capture_output=True, text=True)
+        refused = subprocess.run([SLUICE, "quantize", path, self.path("out"), "--weights", "int4"], capture_output=True, text=True)
         self.assertNotEqual(refused.returncode, 0)
         self.assertIn("is a GGUF file; accepted: a folder", refused.stderr)
         with Up("--model", path) as up:
