@@ -51,7 +51,8 @@ TEST(Checkpoint, SaysWhatIsThereInPlaceOfWeights) {
   for (const auto& [name, said] :
        {std::pair("README.md", "the files it names"),
         std::pair("pytorch_model.bin", "pytorch_model.bin is of a format that is not read"),
-        std::pair("model.Q4.gguf", "model.Q4.gguf is a model by itself: name the file")}) {
+        std::pair("model.Q4.gguf",
+                  "model.Q4.gguf is a model by itself: name the file with --model")}) {
     const TempFolder folder;
     EXPECT_FALSE(Checkpoint::IsIn(folder.path()));
     folder.Write(name, "");

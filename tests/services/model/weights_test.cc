@@ -340,7 +340,7 @@ TEST(Weights, FindsProjectionsThatAreFusedByHead) {
 
 TEST(TensorPlaces, NamesHaveTheLayerAndTheExpert) {
   TensorNames names = *FindModelFamily("llama")->names;
-  names.up = "mlp.experts.$1.up_proj";
+  names.expert_up = "mlp.experts.$1.up_proj";
   const TempFolder folder;
   folder.Write("model.safetensors", SafetensorsBytes(TinyLlamaTensors(DType::kF32)));
   const auto checkpoint = Checkpoint::Open(folder.path());
