@@ -2,6 +2,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "clients/cli/commands.h"
 #include "clients/cli/outcome.h"
@@ -37,7 +38,7 @@ int MakeToken(const std::string& tenant, const std::string& file, Environment& e
 int TokenCommand(absl::Span<const std::string> arguments, Environment& environment) {
   std::optional<std::string> tenant;
   std::string file;
-  FlagSet flags("token new", "[flags] TENANT",
+  FlagSet flags("token", "new [flags] TENANT",
                 "Prints a new API key of the tenant, which is nowhere else: a server's file of "
                 "tokens holds the SHA-256 of each. A running server accepts the key at once; to "
                 "revoke one, delete its line.");
@@ -47,11 +48,15 @@ int TokenCommand(absl::Span<const std::string> arguments, Environment& environme
       "owner alone to read. Default: the line for it is printed on stderr.",
       &file);
   flags.AddPositional(&tenant);
-  const bool help = !arguments.empty() && (arguments[0] == "--help" || arguments[0] == "-h");
-  if (!help) {
+  const bool begins_with_flag = !arguments.empty() && absl::StartsWith(arguments[0], "-");
+  if (!begins_with_flag) {
     if (arguments.empty() || arguments[0] != "new") {
-      return FailUsage("token", absl::InvalidArgumentError("accepted: sluice token new TENANT"),
-                       environment);
+      const std::string unexpected =
+          arguments.empty() ? "" : absl::StrCat("unexpected argument \"", arguments[0], "\"; ");
+      return FailUsage(
+          "token",
+          absl::InvalidArgumentError(absl::StrCat(unexpected, "accepted: sluice token new TENANT")),
+          environment);
     }
     arguments.remove_prefix(1);
   }
