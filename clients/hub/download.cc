@@ -166,7 +166,7 @@ class PartedDownload {
                                   file_.name, ": cut short, ", rest.length, " bytes are missing"));
   }
 
-  // Whether nobody ended the download meanwhile.
+  // Returns false when the download has ended before `wait` is over.
   bool Sleep(absl::Duration wait) {
     for (const absl::Time end = absl::Now() + wait; absl::Now() < end;) {
       if (Ended()) return false;

@@ -24,8 +24,8 @@ class LmHead {
                                      WeightType weights, int64_t max_rows, Backend& backend);
 
   // logits = norm(hidden) W^T + bias, scaled and capped, all as the model has it. hidden [R, H] and
-  // logits [R, V] are
-  // memory of the backend, F32, R <= max_rows. A row's bits don't depend on the other rows.
+  // logits [R, V] are memory of the backend, F32, R <= max_rows. A row's bits don't depend on the
+  // other rows.
   void Logits(MatrixView hidden, MatrixView logits);
 
   int64_t vocab_size() const { return head_->num_outputs(); }

@@ -6,8 +6,10 @@
 #include <type_traits>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "services/lane/lane_inbox.h"
 #include "services/lane/lane_outbox.h"
 #include "services/messages/wiring_message.h"
@@ -72,13 +74,24 @@ class PlanLink {
     stream_->Send(std::move(response));
   }
 
-  // Ends the stream and wakes NextPlan(). The first call decides.
-  void ClosePlans(const absl::Status& reason) {
-    stream_->Close(reason);
-    plans_.Close(reason);
+  // Ends the stream and wakes NextPlan(). The first call decides: returns its reason, also to a
+  // later call, such as that of the stream whose end the first one caused.
+  absl::Status ClosePlans(const absl::Status& reason) {
+    const absl::Status first = FirstReason(reason);
+    stream_->Close(first);
+    plans_.Close(first);
+    return first;
   }
 
  private:
+  absl::Status FirstReason(const absl::Status& reason) {
+    absl::MutexLock lock(&mutex_);
+    if (closed_.ok()) closed_ = reason;
+    return closed_;
+  }
+
+  absl::Mutex mutex_;
+  absl::Status closed_ ABSL_GUARDED_BY(mutex_);
   const std::shared_ptr<Stream> stream_;
   LaneInbox<Request> plans_;
   LaneOutbox<Response> answers_;

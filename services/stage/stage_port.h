@@ -46,7 +46,7 @@ class StagePort final : public PlanLink<Request, Response>, public StageLinks {
     StageMemory memory;
     StagePeers peers;
     PlanUse plans = PlanUse::kTaken;
-    // Called with the reason whenever the port closes, from any thread, possibly before the
+    // Called with the first reason whenever the port closes, from any thread, possibly before the
     // constructor returns: wakes what the session waits for besides the port.
     std::function<void(const absl::Status&)> on_close = nullptr;
   };
@@ -99,9 +99,9 @@ class StagePort final : public PlanLink<Request, Response>, public StageLinks {
  private:
   // Close(), but for the streams to other stages, one of which may be the caller.
   void Lose(const absl::Status& reason, const std::function<void(const absl::Status&)>& on_close) {
-    this->ClosePlans(reason);
-    Stop(reason);
-    if (on_close != nullptr) on_close(reason);
+    const absl::Status first = this->ClosePlans(reason);
+    Stop(first);
+    if (on_close != nullptr) on_close(first);
   }
 
   const OpenBudget budget_;
