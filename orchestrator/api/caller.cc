@@ -48,7 +48,7 @@ absl::StatusOr<std::string> TenantOf(absl::string_view named,
       return EscapedUnlessUtf8({identity.data(), identity.size()});
     }
   }
-  return HostOfPeer(context.peer());
+  return EscapedUnlessUtf8(HostOfPeer(context.peer()));
 }
 
 std::optional<TraceContext> TraceOf(const grpc::ServerContextBase& context) {

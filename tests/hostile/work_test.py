@@ -27,13 +27,8 @@ def model_with_template(template):
     """A folder of the storyteller with another chat template."""
     with tempfile.TemporaryDirectory() as folder:
         model = shutil.copytree(STORYTELLER, os.path.join(folder, "model"))
-        path = os.path.join(model, "tokenizer_config.json")
-        config = {}
-        if os.path.exists(path):
-            with open(path, encoding="utf-8") as file:
-                config = json.load(file)
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump({**config, "chat_template": template}, file)
+        with open(os.path.join(model, "chat_template.jinja"), "w", encoding="utf-8") as file:
+            file.write(template)
         yield model
 
 

@@ -254,11 +254,10 @@ TEST(ConstraintStore, StopsCompilingAtTheBudgetOfWhoWaits) {
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("accepted: up to 2ms a request"));
   EXPECT_EQ(store.size(), 0u) << "another may let it take more";
-  const std::string found(prepare(absl::Minutes(10), whole).message());
-  EXPECT_THAT(found, HasSubstr("too many states"));
+  EXPECT_EQ(prepare(absl::Minutes(10), whole), absl::OkStatus());
   EXPECT_GE(taken, absl::Milliseconds(2)) << "what it took is told with the refusal";
   EXPECT_LT(taken, whole / 4);
-  EXPECT_EQ(prepare(absl::Milliseconds(2), taken).message(), found) << "it is known";
+  EXPECT_EQ(prepare(absl::Milliseconds(2), taken), absl::OkStatus()) << "it is known";
   EXPECT_EQ(taken, absl::ZeroDuration());
 }
 
@@ -279,8 +278,8 @@ TEST(ConstraintStore, GoesOnForWhoHasMoreToSpend) {
   prepare(absl::Minutes(10), rich, done[1]);
   store.SetVocabulary(Letters());
   for (absl::Notification& end : done) end.WaitForNotification();
-  EXPECT_THAT(std::string(rich.message()), HasSubstr("too many states"));
-  EXPECT_THAT(std::string(poor.message()), HasSubstr("too many states"));
+  EXPECT_TRUE(rich.ok()) << rich;
+  EXPECT_TRUE(poor.ok()) << poor;
 }
 
 TEST(ConstraintStore, TellsWhatARefusedConstraintHasTaken) {
