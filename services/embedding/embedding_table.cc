@@ -47,6 +47,20 @@ absl::StatusOr<Loaded> LoadTable(const WeightSource& source, TensorId tensor, Ma
   return Loaded{*std::move(memory), table};
 }
 
+absl::StatusOr<std::vector<std::byte>> ReadPacked(const WeightSource& source, TensorId tensor,
+                                                  MatrixShape shape, WeightFormat format) {
+  const auto row_bytes = static_cast<int64_t>(RowBytes(format, shape.columns));
+  std::vector<std::byte> packed(shape.rows * row_bytes);
+  const int64_t step = std::clamp<int64_t>(kStagingBytes / row_bytes, 1, shape.rows);
+  for (int64_t begin = 0; begin < shape.rows; begin += step) {
+    const IndexRange rows{begin, std::min(begin + step, shape.rows)};
+    const auto part = absl::MakeSpan(packed).subspan(begin * row_bytes, rows.size() * row_bytes);
+    absl::Status read = source.Read(tensor, {rows, {0, shape.columns}}, format, part);
+    if (!read.ok()) return read;
+  }
+  return packed;
+}
+
 }  // namespace
 
 EmbeddingTable::EmbeddingTable(const ModelConfig& config, Backend& backend)
@@ -65,10 +79,19 @@ absl::StatusOr<EmbeddingTable> EmbeddingTable::Load(const ModelConfig& config,
                      backend);
   };
   EmbeddingTable result(config, backend);
-  auto tokens = load({TensorRole::kEmbedding});
-  if (!tokens.ok()) return tokens.status();
-  result.memory_ = std::move(tokens->memory);
-  result.table_ = tokens->table;
+  const TensorId tokens_id{TensorRole::kEmbedding};
+  if (const WeightFormat format = FormatOf(tokens_id, config, *wanted); IsQuantized(format)) {
+    auto packed = ReadPacked(source, tokens_id, ShapeOf(tokens_id, config), format);
+    if (!packed.ok()) return packed.status();
+    result.packed_rows_ = *std::move(packed);
+    result.packed_format_ = format;
+    result.table_ = {.dtype = DType::kF32, .rows = config.vocab_size, .cols = config.hidden_size};
+  } else {
+    auto tokens = load(tokens_id);
+    if (!tokens.ok()) return tokens.status();
+    result.memory_ = std::move(tokens->memory);
+    result.table_ = tokens->table;
+  }
   if (config.position != PositionKind::kLearned) return result;
   auto positions = load({TensorRole::kPositions});
   if (!positions.ok()) return positions.status();
@@ -110,9 +133,25 @@ absl::Status EmbeddingTable::Embed(absl::Span<const int32_t> ids,
     if (absl::Status checked = CheckPositions(positions); !checked.ok()) return checked;
   }
   if (ids.empty()) return absl::OkStatus();
-  backend_->GatherRows(table_, ids, out);
+  if (memory_ != nullptr) {
+    backend_->GatherRows(table_, ids, out);
+  } else {
+    UnpackRows(ids, out);
+  }
   if (scale_ != 1) backend_->Scale(scale_, out);
   return adds_positions() ? AddPositions(positions, out) : absl::OkStatus();
+}
+
+void EmbeddingTable::UnpackRows(absl::Span<const int32_t> ids, MatrixView out) {
+  const size_t row_bytes = RowBytes(packed_format_, out.cols);
+  std::vector<float> row(out.cols);
+  for (size_t t = 0; t < ids.size(); ++t) {
+    DecodeRow(packed_format_,
+              absl::MakeConstSpan(packed_rows_).subspan(ids[t] * row_bytes, row_bytes),
+              absl::MakeSpan(row));
+    backend_->CopyIn({reinterpret_cast<const std::byte*>(row.data()), row.size() * sizeof(float)},
+                     out.Rows(static_cast<int64_t>(t), 1).data);
+  }
 }
 
 absl::Status EmbeddingTable::AddPositions(absl::Span<const int32_t> positions, MatrixView out) {

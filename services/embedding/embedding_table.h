@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -18,8 +19,9 @@ namespace sluice {
 
 class EmbeddingTable {
  public:
-  // Reads the tables through `source`, a few rows at a time, and keeps them as F32 or BF16. Errors
-  // as WeightSource::Read, or RESOURCE_EXHAUSTED.
+  // Reads the tables through `source`, a few rows at a time, and keeps them as F32, BF16 or, in memory
+  // of the host, as rows of the quantised format that FormatOf gives them. Errors as
+  // WeightSource::Read, or RESOURCE_EXHAUSTED.
   static absl::StatusOr<EmbeddingTable> Load(const ModelConfig& config, const WeightSource& source,
                                              WeightType weights, Backend& backend);
 
@@ -36,7 +38,7 @@ class EmbeddingTable {
   int64_t vocab_size() const { return table_.rows; }
   int64_t hidden_size() const { return table_.cols; }
   size_t weight_bytes() const {
-    return memory_->size_bytes() +
+    return packed_rows_.size() + (memory_ == nullptr ? 0 : memory_->size_bytes()) +
            (position_memory_ == nullptr ? 0 : position_memory_->size_bytes());
   }
 
@@ -49,13 +51,17 @@ class EmbeddingTable {
   // out += the vectors of the positions.
   absl::Status AddPositions(absl::Span<const int32_t> positions, MatrixView out);
   void ComputeSinusoids(absl::Span<const int32_t> positions, MatrixView rows);
+  // out = rows of the packed table.
+  void UnpackRows(absl::Span<const int32_t> ids, MatrixView out);
 
   PositionKind position_;
   int max_positions_;
   float scale_;
   Backend* backend_;
-  std::unique_ptr<Buffer> memory_;
-  MatrixView table_;
+  std::unique_ptr<Buffer> memory_;      // null where rows are packed
+  MatrixView table_;                    // [V, H]; without memory where rows are packed
+  std::vector<std::byte> packed_rows_;  // of packed_format_
+  WeightFormat packed_format_ = WeightFormat::kF32;
   std::unique_ptr<Buffer> position_memory_;  // of learned positions
   MatrixView position_table_;                // [max_positions, H]
   std::unique_ptr<Buffer> position_rows_;    // of the step at hand; grows

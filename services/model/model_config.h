@@ -40,8 +40,8 @@ struct GenerationDefaults {
 };
 
 // How the files of a model hold its matrices where they are quantised. Those that `sluice quantize`
-// wrote: weight_rule.h says which of them, quantized_tensor.h how. Files of others: as many as the
-// files hold so, `scheme` says how.
+// wrote: weight_rule.h says which of them, quantized_tensor.h how. Files of others, GGUF among them:
+// as many as the files hold so, `scheme` says how.
 struct Quantization {
   // A matrix that is kept in another format than FormatOf has for the others.
   struct Exception {
@@ -55,7 +55,7 @@ struct Quantization {
   std::string checkpoint_id;  // of the weights that the configuration belongs to; empty for others'
   bool published = false;     // the files are others'
   PublishedScheme scheme;     // of others' files
-  std::vector<Exception> exceptions;  // of others' files
+  std::vector<Exception> exceptions;  // of others' files, ascending by tensor
 };
 
 // A loaded config holds what the field comments promise; see LoadModelConfig.

@@ -1,6 +1,7 @@
 // Identifies one tensor of a model by its role, its layer and its expert. A plain value.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 
 namespace sluice {
@@ -72,7 +73,7 @@ struct TensorId {
   int layer = -1;   // in [0, L); -1 of roles outside the layers
   int expert = -1;  // of the layer's mixture of experts; -1 outside one
 
-  friend constexpr bool operator==(const TensorId&, const TensorId&) = default;
+  friend constexpr auto operator<=>(const TensorId&, const TensorId&) = default;
 };
 
 }  // namespace sluice

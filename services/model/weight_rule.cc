@@ -1,5 +1,7 @@
 #include "services/model/weight_rule.h"
 
+#include <algorithm>
+#include <functional>
 #include <optional>
 
 #include "kernels/check.h"
@@ -32,10 +34,11 @@ bool IsAsPublished(const ModelConfig& config, WeightFormat wanted) {
 
 // The format of a matrix that is none of the rule.
 std::optional<WeightFormat> ExceptionFor(TensorId tensor, const Quantization& quantization) {
-  for (const Quantization::Exception& exception : quantization.exceptions) {
-    if (exception.tensor == tensor) return exception.format;
-  }
-  return std::nullopt;
+  const auto& exceptions = quantization.exceptions;
+  const auto found = std::ranges::lower_bound(exceptions, tensor, std::less<TensorId>(),
+                                              &Quantization::Exception::tensor);
+  if (found == exceptions.end() || found->tensor != tensor) return std::nullopt;
+  return found->format;
 }
 
 }  // namespace

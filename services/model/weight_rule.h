@@ -32,7 +32,8 @@ namespace sluice {
 // F32, so that nothing is lost.
 //
 // The head of a model that others quantised is BF16 where their format was wanted: they leave it
-// alone. What their files hold in another way is kept as config.quantization->exceptions say.
+// alone. What their files hold in another way is kept as config.quantization->exceptions say, which
+// may be an embedding with zero points, too.
 WeightFormat FormatOf(TensorId tensor, const ModelConfig& config, WeightFormat wanted);
 
 }  // namespace sluice
