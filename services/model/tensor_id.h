@@ -16,6 +16,10 @@ enum class TensorRole : uint8_t {
   kPositions,      // [max_positions, H], learned
   kFinalNormBias,  // [H]
   kHeadBias,       // [V]
+  // Of embeddings for each layer (SideSpec), side by side.
+  kSideEmbedding,       // [V, L * S]
+  kSideProjection,      // [L * S, H], of the token's embedding
+  kSideProjectionNorm,  // [S], of what that makes for each layer
 
   // In a decoder layer.
   kAttentionNorm,      // [H], before attention
@@ -64,9 +68,21 @@ enum class TensorRole : uint8_t {
   kKvB,      // [Nq * (nope_dim + value_dim), rank]: each head's key, then its value
   kQABias,   // [query_rank]
   kKvABias,  // [rank + rope_dim]
+
+  // Of MLPs beside experts (MixtureSpec::beside).
+  kMixtureNorm,      // [H], before the experts
+  kBesidePostNorm,   // [H], of what the MLP beside them makes
+  kMixturePostNorm,  // [H], of what the experts make
+  kRouterScale,      // [H]: the router reads the plain norm times this over the root of H
+  kExpertFactors,    // [E]
+
+  kSideGate,      // [S, H]
+  kSideOut,       // [H, S]
+  kSideNorm,      // [H], of what that makes
+  kOutputFactor,  // [1], of all that leaves the layer
 };
 inline constexpr TensorRole kFirstLayerRole = TensorRole::kAttentionNorm;
-inline constexpr int kNumTensorRoles = static_cast<int>(TensorRole::kKvABias) + 1;
+inline constexpr int kNumTensorRoles = static_cast<int>(TensorRole::kOutputFactor) + 1;
 
 struct TensorId {
   TensorRole role = TensorRole::kEmbedding;

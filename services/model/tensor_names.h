@@ -32,6 +32,10 @@ struct TensorNames {
   const char* final_norm = nullptr;
   const char* head = nullptr;
 
+  const char* side_embedding = nullptr;
+  const char* side_projection = nullptr;
+  const char* side_projection_norm = nullptr;
+
   // Inside a layer, below `layer`. "$0" stands for the layer's index, "$1" for the expert's.
   const char* layer = nullptr;
   const char* attention_norm = nullptr;
@@ -74,13 +78,24 @@ struct TensorNames {
   const char* stacked_gate_up = nullptr;
   const char* stacked_down = nullptr;
   const char* sinks = nullptr;  // the tensor's own name
+  // Of MLPs beside experts.
+  const char* mixture_norm = nullptr;
+  const char* beside_post_norm = nullptr;
+  const char* mixture_post_norm = nullptr;
+  const char* router_scale = nullptr;    // the tensor's own name
+  const char* expert_factors = nullptr;  // the tensor's own name
+  const char* output_factor = nullptr;   // the tensor's own name
+  // Of embeddings for each layer.
+  const char* side_gate = nullptr;
+  const char* side_out = nullptr;
+  const char* side_norm = nullptr;
 
   Fusion qkv = Fusion::kNone;
   Fusion gate_up = Fusion::kNone;
   ExpertStack experts = ExpertStack::kNone;
-  bool choice_bias_is_row = false;       // stored as [1, E]
-  bool shared_score_is_vector = false;   // stored as [H]
-  bool transposed = false;               // projections are stored as [inputs, outputs]
+  bool choice_bias_is_row = false;      // stored as [1, E]
+  bool shared_score_is_vector = false;  // stored as [H]
+  bool transposed = false;              // projections are stored as [inputs, outputs]
   // Rows i and i + D / 2 of each head of q and k, biases as well, are neighbours, as a rotation of
   // neighbouring pairs wants them.
   bool paired_rows = false;

@@ -26,6 +26,11 @@ bool IsNormWeight(TensorRole role) {
     case TensorRole::kMlpPostNorm:
     case TensorRole::kQANorm:
     case TensorRole::kKvANorm:
+    case TensorRole::kSideProjectionNorm:
+    case TensorRole::kSideNorm:
+    case TensorRole::kMixtureNorm:
+    case TensorRole::kBesidePostNorm:
+    case TensorRole::kMixturePostNorm:
       return true;
     default:
       return false;
@@ -153,9 +158,8 @@ TensorPlace TensorPlaces::OfStack(TensorId tensor) const {
   const bool is_down = tensor.role == TensorRole::kDown || tensor.role == TensorRole::kDownBias;
   const bool is_up = tensor.role == TensorRole::kUp || tensor.role == TensorRole::kUpBias;
   const bool is_bias = shape.columns == 1;
-  const std::string name =
-      absl::StrCat(names_.layer, is_down ? names_.stacked_down : names_.stacked_gate_up,
-                   is_bias ? "_bias" : "");
+  const std::string name = absl::StrCat(
+      names_.layer, is_down ? names_.stacked_down : names_.stacked_gate_up, is_bias ? "_bias" : "");
   TensorPlace place{.name = Nested(absl::Substitute(name, tensor.layer)),
                     .stored = {shape.rows, shape.columns * num_experts},
                     .matrices = is_bias ? 0 : num_experts,
@@ -207,7 +211,8 @@ TensorPlace TensorPlaces::OfHeads(TensorId tensor) const {
   const LatentSpec& latent = *config_.latent();
   const int64_t heads = config_.num_heads, rank = latent.rank;
   const auto name = [&](const char* module) {
-    return Nested(absl::Substitute(absl::StrCat(names_.layer, module, kWeightSuffix), tensor.layer));
+    return Nested(
+        absl::Substitute(absl::StrCat(names_.layer, module, kWeightSuffix), tensor.layer));
   };
   TensorPlace place{.name = name(names_.k_b), .stored = ShapeOf(tensor, config_)};
   for (int64_t head = 0; head < heads; ++head) {
@@ -231,6 +236,10 @@ TensorPlace TensorPlaces::OfHeads(TensorId tensor) const {
 }
 
 TensorPlace TensorPlaces::Of(TensorId tensor) const {
+  if (tensor.role == TensorRole::kV && config_.layers[tensor.layer].attention.keys_as_values &&
+      !AreOwn()) {
+    tensor.role = TensorRole::kK;
+  }
   if (IsStacked(tensor)) return OfStack(tensor);
   if (tensor.role == TensorRole::kKvB && names_.k_b != nullptr) return OfHeads(tensor);
   const MatrixShape shape = ShapeOf(tensor, config_);
@@ -245,7 +254,9 @@ TensorPlace TensorPlaces::Of(TensorId tensor) const {
   }
   place.is_norm_weight = IsNormWeight(tensor.role);
   place.quantized = StoredQuantized(tensor);
-  if (names_.paired_rows && IsRotated(tensor.role)) place.paired = config_.head_dim;
+  if (names_.paired_rows && IsRotated(tensor.role)) {
+    place.paired = config_.head_dim_of(tensor.layer);
+  }
   // Files of `sluice quantize` have them in one.
   place.rows_apart = shape.columns > 1 && absl::StrContains(place.name, '*') && !AreOwn();
   // A tied head is the embedding, unless it is stored once more for being quantised.

@@ -18,7 +18,7 @@ int64_t RunOf(TensorId tensor, const ModelConfig& config) {
   if (tensor.role != TensorRole::kO) return ShapeOf(tensor, config).columns;
   const auto plan = MakeShardPlan(config, {});
   SLUICE_CHECK(plan.ok());  // one rank is always accepted
-  return plan->o_proj.width;
+  return ShapeOf(tensor, config).columns / plan->o_proj.num_slices;
 }
 
 WeightFormat InGroups(WeightFormat wanted, int64_t run) {
@@ -52,6 +52,7 @@ WeightFormat FormatOf(TensorId tensor, const ModelConfig& config, WeightFormat w
   switch (tensor.role) {
     case TensorRole::kEmbedding:
     case TensorRole::kPositions:
+    case TensorRole::kSideEmbedding:
       return IsQuantized(wanted) ? WeightFormat::kBF16 : wanted;
     case TensorRole::kQNorm:  // a matrix where every head has weights of its own
     case TensorRole::kKNorm:

@@ -454,7 +454,7 @@ TEST(ModelFamilies, LatentAttentionHasTheSizesOfTheFirstModels) {
   EXPECT_EQ(latent.rank, 512);
   EXPECT_EQ(latent.query_dim(), 192);
   EXPECT_EQ(latent.stored_dim(), 576);
-  EXPECT_EQ(config.value_width(), 4 * 128);
+  EXPECT_EQ(config.value_width(0), 4 * 128);
   EXPECT_FLOAT_EQ(config.layers.at(0).attention.scale, 1 / std::sqrt(192.0F));
   EXPECT_EQ(config.ropes.at(0).dim, 64);
   EXPECT_TRUE(config.ropes.at(0).interleaved);
