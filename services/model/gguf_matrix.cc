@@ -68,7 +68,8 @@ AffineBlock FromMxFp4(const std::byte* block) {
   DecodeFp4(block + 1, kBlock, 2, doubled.data());
   for (int64_t j = 0; j < kBlock / 2; ++j) {
     found.numbers[j] = static_cast<uint8_t>(kZero + static_cast<int>(doubled[2 * j]));
-    found.numbers[j + kBlock / 2] = static_cast<uint8_t>(kZero + static_cast<int>(doubled[2 * j + 1]));
+    found.numbers[j + kBlock / 2] =
+        static_cast<uint8_t>(kZero + static_cast<int>(doubled[2 * j + 1]));
   }
   return found;
 }
@@ -78,10 +79,8 @@ struct AffineType {
   int bits;  // of a number
   AffineBlock (*read)(const std::byte* block);
 };
-constexpr AffineType kAffineTypes[] = {{"Q4_0", 4, FromQ4_0},
-                                       {"Q5_0", 5, FromQ5_0},
-                                       {"Q8_0", 8, FromQ8_0},
-                                       {"MXFP4", 5, FromMxFp4}};
+constexpr AffineType kAffineTypes[] = {
+    {"Q4_0", 4, FromQ4_0}, {"Q5_0", 5, FromQ5_0}, {"Q8_0", 8, FromQ8_0}, {"MXFP4", 5, FromMxFp4}};
 
 const AffineType* FindAffineType(std::string_view name) {
   const auto* found = std::find_if(std::begin(kAffineTypes), std::end(kAffineTypes),

@@ -260,13 +260,14 @@ PublishedScheme ReadPublishedScheme(JsonFields& fields, const std::string& metho
   if (method == "bitsandbytes") return ReadBitsAndBytes(fields);
   if (method == "mxfp4") return ReadMxFp4(fields);
   if (method == "compressed-tensors") return ReadCompressedTensors(fields);
-  fields.Reject("quant_method",
-                absl::StrCat("\"sluice\", which `sluice quantize` writes, \"fp8\", \"fbgemm_fp8\", "
-                             "\"awq\", \"gptq\", \"bitsandbytes\", \"compressed-tensors\", "
-                             "\"mxfp4\"; of a model that was quantized otherwise serve the original, with "
-                             "--weights ",
-                             QuantizedTypeNames(", ", " or ")),
-                kNotRead);
+  fields.Reject(
+      "quant_method",
+      absl::StrCat("\"sluice\", which `sluice quantize` writes, \"fp8\", \"fbgemm_fp8\", "
+                   "\"awq\", \"gptq\", \"bitsandbytes\", \"compressed-tensors\", "
+                   "\"mxfp4\"; of a model that was quantized otherwise serve the original, with "
+                   "--weights ",
+                   QuantizedTypeNames(", ", " or ")),
+      kNotRead);
   return {};
 }
 

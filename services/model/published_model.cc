@@ -217,7 +217,8 @@ void DescribeBlocks(const std::string& path, ModelConfig& config) {
     }
   }
   if (weights.empty()) return;
-  const auto most = std::ranges::max_element(weights, {}, [](const auto& each) { return each.second; });
+  const auto most =
+      std::ranges::max_element(weights, {}, [](const auto& each) { return each.second; });
   Quantization quantization{.format = most->first, .published = true};
   quantization.scheme.layout = PublishedLayout::kGguf;
   config.quantization = quantization;

@@ -122,8 +122,8 @@ class WeightSource {
                              absl::Span<std::byte> out) const;
   absl::Status ReadFp8(const TensorPlace& place, const TensorSlice& stored, WeightFormat as,
                        absl::Span<std::byte> out) const;
-  absl::Status ReadPublished(const PublishedMatrix& matrix, const MatrixPart& part,
-                             WeightFormat as, absl::Span<std::byte> out) const;
+  absl::Status ReadPublished(const PublishedMatrix& matrix, const MatrixPart& part, WeightFormat as,
+                             absl::Span<std::byte> out) const;
 
   ModelConfig config_;
   TensorPlaces places_;

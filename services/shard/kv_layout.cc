@@ -40,8 +40,7 @@ uint64_t KvLayout::bytes_per_block() const {
   return bytes;
 }
 
-KvLayout KvLayoutOf(const ModelConfig& config, const ShardPlan& plan, int block_size,
-                    DType dtype) {
+KvLayout KvLayoutOf(const ModelConfig& config, const ShardPlan& plan, int block_size, DType dtype) {
   KvLayout layout;
   for (auto layer = static_cast<int>(plan.layers.begin); layer < plan.layers.end; ++layer) {
     if (const int source = config.layers[layer].attention.kv_source; source >= 0) {

@@ -16,7 +16,8 @@ std::vector<int64_t> DenseLayers(GgufConfigWriter& writer) {
   const std::vector<int64_t> mixtures = writer.LayersWith("ffn_gate_inp.weight");
   std::vector<int64_t> dense;
   for (const int64_t layer : writer.LayersWith("ffn_norm.weight")) {
-    if (std::find(mixtures.begin(), mixtures.end(), layer) == mixtures.end()) dense.push_back(layer);
+    if (std::find(mixtures.begin(), mixtures.end(), layer) == mixtures.end())
+      dense.push_back(layer);
   }
   return dense;
 }
@@ -27,7 +28,7 @@ void WriteQwenMoe(GgufConfigWriter& writer) {
   writer.CopyInt("num_experts", "expert_count");
   writer.CopyInt("num_experts_per_tok", "expert_used_count");
   writer.SetExpertWidth("moe_intermediate_size", "expert_feed_forward_length",
-                   "ffn_gate_exps.weight");
+                        "ffn_gate_exps.weight");
 }
 
 // What the mixtures of DeepSeek and those built like them have in common.
@@ -37,7 +38,7 @@ void WriteDeepSeekMixture(GgufConfigWriter& writer) {
   writer.config()["n_shared_experts"] = writer.Int("expert_shared_count").value_or(0);
   writer.CopyInt("first_k_dense_replace", "leading_dense_block_count");
   writer.SetExpertWidth("moe_intermediate_size", "expert_feed_forward_length",
-                   "ffn_gate_exps.weight");
+                        "ffn_gate_exps.weight");
   writer.CopyNumber("routed_scaling_factor", "expert_weights_scale");
   json& config = writer.config();
   config["n_group"] = std::max<int64_t>(writer.Int("expert_group_count").value_or(1), 1);
@@ -49,7 +50,7 @@ void WriteDeepSeekMixture(GgufConfigWriter& writer) {
 void WriteGgufQwen2Moe(GgufConfigWriter& writer) {
   WriteQwenMoe(writer);
   writer.SetExpertWidth("shared_expert_intermediate_size", "expert_shared_feed_forward_length",
-                   "ffn_gate_shexp.weight");
+                        "ffn_gate_shexp.weight");
   writer.config()["norm_topk_prob"] = false;
 }
 
@@ -74,8 +75,7 @@ void WriteGgufGptOss(GgufConfigWriter& writer) {
   writer.SetAttentionBias("attention_bias");
   writer.CopyInt("num_local_experts", "expert_count");
   writer.CopyInt("num_experts_per_tok", "expert_used_count");
-  writer.SetExpertWidth("intermediate_size", "expert_feed_forward_length",
-                   "ffn_gate_exps.weight");
+  writer.SetExpertWidth("intermediate_size", "expert_feed_forward_length", "ffn_gate_exps.weight");
   json& config = writer.config();
   if (config.contains("rope_scaling")) config["rope_scaling"]["truncate"] = false;
 }
@@ -130,7 +130,7 @@ void WriteGgufErnieMoe(GgufConfigWriter& writer) {
   writer.CopyInt("moe_num_experts", "expert_count");
   writer.CopyInt("moe_k", "expert_used_count");
   writer.SetExpertWidth("moe_intermediate_size", "expert_feed_forward_length",
-                   "ffn_gate_exps.weight");
+                        "ffn_gate_exps.weight");
   const bool shares = writer.HasTensor(
       absl::StrCat("blk.", std::max<int64_t>(writer.NumLayers() - 1, 0), ".ffn_up_shexp.weight"));
   json& config = writer.config();
@@ -146,8 +146,7 @@ void WriteGgufLlama4(GgufConfigWriter& writer) {
   writer.SetRotary();
   json& config = writer.config();
   writer.CopyInt("intermediate_size_mlp", "feed_forward_length");
-  writer.SetExpertWidth("intermediate_size", "expert_feed_forward_length",
-                   "ffn_gate_exps.weight");
+  writer.SetExpertWidth("intermediate_size", "expert_feed_forward_length", "ffn_gate_exps.weight");
   writer.CopyInt("num_local_experts", "expert_count");
   writer.CopyInt("num_experts_per_tok", "expert_used_count");
   config["moe_layers"] = writer.LayersWith("ffn_gate_inp.weight");
@@ -158,8 +157,7 @@ void WriteGgufGraniteMoe(GgufConfigWriter& writer) {
   WriteGgufGranite(writer);
   writer.CopyInt("num_local_experts", "expert_count");
   writer.CopyInt("num_experts_per_tok", "expert_used_count");
-  writer.SetExpertWidth("intermediate_size", "expert_feed_forward_length",
-                   "ffn_gate_exps.weight");
+  writer.SetExpertWidth("intermediate_size", "expert_feed_forward_length", "ffn_gate_exps.weight");
   if (writer.Int("expert_shared_feed_forward_length").value_or(0) == 0) return;
   writer.config()["model_type"] = "granitemoeshared";
   writer.CopyInt("shared_intermediate_size", "expert_shared_feed_forward_length");

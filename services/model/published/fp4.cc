@@ -23,7 +23,8 @@ constexpr int kFp4Zero = 12;
 constexpr auto kFp4Unsigned = [] {
   std::array<std::byte, 16> unsigned_numbers{};
   for (int code = 0; code < 16; ++code) {
-    unsigned_numbers[code] = static_cast<std::byte>(kFp4Zero + static_cast<int>(2 * kFp4Numbers[code]));
+    unsigned_numbers[code] =
+        static_cast<std::byte>(kFp4Zero + static_cast<int>(2 * kFp4Numbers[code]));
   }
   return unsigned_numbers;
 }();
@@ -199,8 +200,8 @@ absl::StatusOr<std::unique_ptr<PublishedMatrix>> OpenMxFp4Stack(const PackedFile
                                                                 int64_t matrices) {
   SLUICE_CHECK(matrices >= 1 && rows % matrices == 0);
   const int64_t of_one = rows / matrices, groups = columns / kMxFp4Group;
-  const auto codes = files.Find(name + kFp4BlocksSuffix, {"U8"},
-                                {{matrices, of_one, groups, kMxFp4Group / 2}});
+  const auto codes =
+      files.Find(name + kFp4BlocksSuffix, {"U8"}, {{matrices, of_one, groups, kMxFp4Group / 2}});
   if (!codes.ok()) return codes.status();
   absl::Status whole = CheckWholeGroups(*codes, columns, kMxFp4Group);
   if (!whole.ok()) return whole;

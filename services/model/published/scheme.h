@@ -16,7 +16,7 @@ enum class PublishedLayout : uint8_t {
   kNvFp4,         // fp4.h: compressed-tensors "nvfp4-pack-quantized"
   kMxFp4,         // fp4.h: compressed-tensors "mxfp4-pack-quantized", and gpt-oss' experts
   kBitsAndBytes,  // bits_and_bytes.h: four bits
-  kGguf,          // services/model/gguf_matrix.h: blocks of GGUF files, each tensor in its own format
+  kGguf,  // services/model/gguf_matrix.h: blocks of GGUF files, each tensor in its own format
 };
 
 struct PublishedScheme {

@@ -153,8 +153,9 @@ TEST(GgufModel, RefusesWhatDoesNotFit) {
   EXPECT_THAT(
       GgufRefusal(TinyGguf(GgufBytes().Floats("rope_freqs.weight", {5}))),
       HasSubstr("tensor \"rope_freqs.weight\" is of another shape or type; accepted: F32 [8]"));
-  EXPECT_THAT(GgufRefusal(TinyGguf(GgufBytes().Int("llama.expert_count", 4))),
-              HasSubstr("m.gguf: tensor \"blk.0.ffn_gate_inp.weight\" of shape [4, 64] is missing"));
+  EXPECT_THAT(
+      GgufRefusal(TinyGguf(GgufBytes().Int("llama.expert_count", 4))),
+      HasSubstr("m.gguf: tensor \"blk.0.ffn_gate_inp.weight\" of shape [4, 64] is missing"));
 }
 
 // Of 3 experts, whose gates, ups and downs lie together each.
@@ -209,8 +210,8 @@ std::string WithBlocks(uint32_t type, const std::string& block) {
       .Tensor(stem + "v.weight", {32, 64}, type, Blocks(64, block));
   std::string tiny = TinyGguf(bytes).Build();
   // Those in F32 go by other names.
-  for (const auto& [name, other] : {std::pair("q.weight", "Q.weight"), {"k.weight", "K.weight"},
-                                    {"v.weight", "V.weight"}}) {
+  for (const auto& [name, other] :
+       {std::pair("q.weight", "Q.weight"), {"k.weight", "K.weight"}, {"v.weight", "V.weight"}}) {
     const std::string text = GgufText(stem + name);
     tiny.replace(tiny.rfind(text), text.size(), GgufText(stem + other));
   }
