@@ -102,6 +102,14 @@ class GgufTest(unittest.TestCase):
                 gguf_files.write_further(folder, path)
                 self.expect_close(score(path, "--weights", "f32"), oracle_score(folder), 5e-4)
 
+    def test_blocks_of_embeddings_and_heads(self):
+        for preset, kind in (("llama", "Q8_0"), ("llama-tied", "Q5_0"), ("llama", "Q4_0")):
+            with self.subTest(preset=preset, kind=kind):
+                path, folder = self.made(preset, f"{preset}-{kind}", kind, plain=kind, changes={"intermediate_size": 192})
+                exact = score(path, "--weights", "f32")
+                self.assertEqual(exact, score(folder, "--weights", "f32"))
+                self.expect_close(score(path), exact, 0.3)
+
     # By default those blocks are kept that a format of ours holds.
     def test_blocks_of_experts(self):
         for kind in ("Q8_0", "Q4_0", "MXFP4", "Q4_K"):
