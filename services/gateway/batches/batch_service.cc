@@ -17,8 +17,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "services/common/location_filter.h"
 #include "services/gateway/backend/random_id.h"
 #include "services/gateway/batches/batch_line.h"
 #include "services/gateway/batches/durable_file.h"
@@ -378,6 +380,15 @@ BatchService::Answer BatchService::ListBatches(const std::string& owner,
     return std::tie(a["created_at"], a["id"]) > std::tie(b["created_at"], b["id"]);
   });
   return PageOf(all, query);
+}
+
+absl::Status BatchService::ForClient(const absl::Status& status) const {
+  const std::string folder(absl::StripSuffix(options_.folder, "/"));
+  absl::Status told = LocationFilter({folder}).ForClient(status);
+  if (told.message() != status.message()) {
+    Log(LogLevel::kWarning, "gateway", "batch-call-failed", {{"status", status.ToString()}});
+  }
+  return told;
 }
 
 BatchService::Answer BatchService::CancelBatch(const std::string& owner, const std::string& id) {

@@ -92,6 +92,10 @@ class BatchService {
   Answer ListBatches(const std::string& owner, const PageQuery& query) const;
   Answer CancelBatch(const std::string& owner, const std::string& id);
 
+  // An error of these as its client is told it: what is wrong, and not in which folder, which the log
+  // says.
+  absl::Status ForClient(const absl::Status& status) const;
+
  private:
   // The object of the API and, besides, `owner`, `num_lines`, and of one that ends `ends_as`.
   using Batch = nlohmann::json;

@@ -416,5 +416,14 @@ TEST(ReadBatchRequestTest, NamesWhatIsWrong) {
   }
 }
 
+TEST_F(BatchServiceTest, ClientsAreNotToldWhereFilesAre) {
+  Start();
+  const absl::Status told = service_->ForClient(
+      absl::ResourceExhaustedError(absl::StrCat("cannot write ", folder_, "/files/f: no space")));
+  EXPECT_EQ(told, absl::ResourceExhaustedError("cannot write [location]: no space"));
+  const absl::Status asked = absl::InvalidArgumentError("line 3: \"/v1/files\" is no endpoint");
+  EXPECT_EQ(service_->ForClient(asked), asked);
+}
+
 }  // namespace
 }  // namespace sluice::gateway
