@@ -238,6 +238,22 @@ def wrong_tokens(endpoint, count):
     return None
 
 
+def names_that_are_no_text(endpoint, count):
+    """COUNT calls for a tenant whose name is not UTF-8, each with a constraint: what is asked of the sampler for it names its
+    tenant."""
+    regex = b"\x1a\x05[ab]*"
+    request = b"\x12\x01a\x38\x40\x6a" + bytes([len(regex)]) + regex  # text, max_tokens, constraint
+    connection = Connection(endpoint).open()
+    say("at work")
+    for i in range(count):
+        headers = block(fields(GENERATE, ("sluice-tenant", b"\xff\xfe" + bytes([0x80 + i]))))
+        stream = connection.next_stream()
+        connection.send(frame(HEADERS, END_HEADERS, stream, headers) + frame(DATA, END_STREAM, stream, message(request)))
+        time.sleep(0.2)
+        connection.read_some()
+    return connection
+
+
 ATTACKS = {
     "idle_connections": idle_connections,
     "rapid_reset": rapid_reset,
@@ -248,6 +264,7 @@ ATTACKS = {
     "gzip_bombs": gzip_bombs,
     "unfinished_messages": unfinished_messages,
     "wrong_tokens": wrong_tokens,
+    "names_that_are_no_text": names_that_are_no_text,
 }
 
 if __name__ == "__main__":
