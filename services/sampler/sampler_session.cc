@@ -91,7 +91,7 @@ SamplerSession::SamplerSession(const v1::SamplerOpen& open, const WiringIdentity
       options_cache_(sampler.vocab_size()),
       port_(open, std::move(stream),
             {.wiring = wiring,
-             .memory = {.backend = backend, .hidden_size = sampler.hidden_size()},
+             .memory = {.backend = backend, .hidden_size = sampler.row_width()},
              .peers = {.receiver = &receiver, .publisher = &publisher}}) {}
 
 void SamplerSession::Run() { port_.Finish(Serve()); }

@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <filesystem>
+#include <limits>
 #include <system_error>
 #include <tuple>
 #include <utility>
@@ -254,6 +255,10 @@ BatchService::Answer BatchService::AddFile(const std::string& owner, const std::
                      " bytes: delete some, or have the server's operator raise "
                      "--batch_quota_mib."));
   }
+  if (files_->NumFiles(owner) >= options_.max_files) {
+    return absl::FailedPreconditionError(absl::StrCat("This API key has ", options_.max_files,
+                                                      " files, which is the most: delete some."));
+  }
   const StoredFile file = {.id = RandomId("file-"),
                            .owner = owner,
                            .filename = filename,
@@ -337,7 +342,24 @@ BatchService::Answer BatchService::CreateBatch(const std::string& owner,
     return saved;
   active_[id];
   loop_.Post([this, id] { Advance(id); });
+  ForgetOldest(owner);
   return Shown(id, batches_->records().at(id));
+}
+
+// Where there are too many. One that stays on a disk that does not let it go is tried again the next time.
+void BatchService::ForgetOldest(const std::string& owner) {
+  size_t count = 0;
+  std::pair<int64_t, std::string> oldest = {std::numeric_limits<int64_t>::max(), ""};
+  for (const auto& [id, batch] : batches_->records()) {
+    if (batch["owner"] != owner) continue;
+    ++count;
+    if (HasEnded(batch)) {
+      oldest = std::min(oldest, std::pair(batch.value("created_at", int64_t{0}), id));
+    }
+  }
+  if (count > options_.max_batches && !oldest.second.empty()) {
+    batches_->Remove(oldest.second).IgnoreError();
+  }
 }
 
 BatchService::Answer BatchService::GetBatch(const std::string& owner, const std::string& id) const {
