@@ -19,7 +19,7 @@ absl::StatusOr<std::string> CheckTenant(absl::string_view name) {
     return absl::InvalidArgumentError(absl::StrCat("metadata sluice-tenant has ", name.size(),
                                                    " bytes; accepted: 1 to ", kMaxTenantBytes));
   }
-  // Whatever the listener lets through: as a string of a message it would end its stream.
+  // The listener lets any bytes through; a message with them as a string could not be read.
   if (!IsUtf8(name)) {
     return absl::InvalidArgumentError("metadata sluice-tenant is not UTF-8; accepted: UTF-8");
   }

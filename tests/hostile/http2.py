@@ -239,17 +239,15 @@ def wrong_tokens(endpoint, count):
 
 
 def names_that_are_no_text(endpoint, count):
-    """COUNT calls for a tenant whose name is not UTF-8, each with a constraint: what is asked of the sampler for it names its
-    tenant."""
-    regex = b"\x1a\x05[ab]*"
-    request = b"\x12\x01a\x38\x40\x6a" + bytes([len(regex)]) + regex  # text, max_tokens, constraint
+    """COUNT long calls for tenants whose names are not UTF-8."""
+    request = b"\x12\x01a\x32\x02\x18\x01\x38\x90\x03"  # text, stop.ignore_eos, max_tokens
     connection = Connection(endpoint).open()
     say("at work")
     for i in range(count):
         headers = block(fields(GENERATE, ("sluice-tenant", b"\xff\xfe" + bytes([0x80 + i]))))
         stream = connection.next_stream()
         connection.send(frame(HEADERS, END_HEADERS, stream, headers) + frame(DATA, END_STREAM, stream, message(request)))
-        time.sleep(0.2)
+        time.sleep(0.05)
         connection.read_some()
     return connection
 
