@@ -24,19 +24,35 @@ uint64_t BytesOf(TensorId tensor, const ModelConfig& config, WeightFormat wanted
   return BytesOf(WholeOf(ShapeOf(tensor, config)), FormatOf(tensor, config, wanted));
 }
 
-bool IsOfTheSampler(TensorId tensor) {
-  return tensor.role != TensorRole::kEmbedding && tensor.role != TensorRole::kPositions;
-}
-
-// A latent is kept once, whatever the number of heads.
-uint64_t KvBytes(int64_t layers, int64_t kv_heads, const ModelConfig& config, DType dtype) {
+// A latent is kept once, whatever the number of heads; `kv_heads` of a layer.
+template <typename KvHeads>
+uint64_t KvBytes(IndexRange layers, const KvHeads& kv_heads, const ModelConfig& config,
+                 DType dtype) {
   if (const LatentSpec* latent = config.latent(); latent != nullptr) {
-    return layers * KvVectorBytes(dtype, latent->stored_dim());
+    return layers.size() * KvVectorBytes(dtype, latent->stored_dim());
   }
-  return uint64_t{2} * layers * kv_heads * KvVectorBytes(dtype, config.head_dim);
+  uint64_t bytes = 0;
+  for (auto layer = static_cast<int>(layers.begin); layer < layers.end; ++layer) {
+    if (config.layers[layer].attention.kv_source >= 0) continue;
+    bytes += uint64_t{2} * kv_heads(layer) * KvVectorBytes(dtype, config.head_dim_of(layer));
+  }
+  return bytes;
 }
 
 }  // namespace
+
+bool IsOfTheEmbedding(TensorId tensor) {
+  switch (tensor.role) {
+    case TensorRole::kEmbedding:
+    case TensorRole::kPositions:
+    case TensorRole::kSideEmbedding:
+    case TensorRole::kSideProjection:
+    case TensorRole::kSideProjectionNorm:
+      return true;
+    default:
+      return false;
+  }
+}
 
 uint64_t NumParameters(const ModelConfig& config) {
   uint64_t count = 0;
@@ -50,7 +66,7 @@ uint64_t NumParameters(const ModelConfig& config) {
 uint64_t EmbeddingBytes(const ModelConfig& config, WeightFormat wanted) {
   uint64_t bytes = 0;
   for (const TensorId tensor : TensorsOutsideLayers(config)) {
-    if (!IsOfTheSampler(tensor)) bytes += BytesOf(tensor, config, wanted);
+    if (IsOfTheEmbedding(tensor)) bytes += BytesOf(tensor, config, wanted);
   }
   return bytes;
 }
@@ -68,17 +84,19 @@ uint64_t ShardBytes(const ModelConfig& config, const ShardPlan& plan, WeightForm
 uint64_t HeadBytes(const ModelConfig& config, WeightFormat wanted) {
   uint64_t bytes = 0;
   for (const TensorId tensor : TensorsOutsideLayers(config)) {
-    if (IsOfTheSampler(tensor)) bytes += BytesOf(tensor, config, wanted);
+    if (!IsOfTheEmbedding(tensor)) bytes += BytesOf(tensor, config, wanted);
   }
   return bytes;
 }
 
 uint64_t KvBytesPerPosition(const ModelConfig& config, const ShardPlan& plan, DType dtype) {
-  return KvBytes(plan.layers.size(), plan.kv_heads.size(), config, dtype);
+  const auto kv_heads = [&](int layer) { return KvHeadsOf(layer, config, plan).size(); };
+  return KvBytes(plan.layers, kv_heads, config, dtype);
 }
 
 uint64_t KvBytesPerPosition(const ModelConfig& config, DType dtype) {
-  return KvBytes(config.num_layers(), config.num_kv_heads, config, dtype);
+  const auto kv_heads = [&](int layer) { return config.kv_heads_of(layer); };
+  return KvBytes({0, config.num_layers()}, kv_heads, config, dtype);
 }
 
 int KvCopies(const ModelConfig& config, int num_ranks) {

@@ -72,6 +72,7 @@ def make(item, folder):
     changes = {**(WIDE if size else {}), **changes}
     config = make_tiny_model.write_model(folder, preset, dtype, int(shards), seed=len(preset),
                                          quantise=regrouped(method), **changes)
+    config = config.get("text_config", config)
     length = min(LENGTH, longest(config))
     ids = np.random.default_rng(len(item)).integers(0, config["vocab_size"], length)
     ids.astype("<i4").tofile(os.path.join(folder, "ids.i32"))
