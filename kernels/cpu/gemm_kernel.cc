@@ -27,9 +27,7 @@ const GemmKernel& OfVectors(WeightFormat format) {
 }
 
 // Formats that tiles multiply; those of files of others go by vectors there, too.
-bool HasTiles(WeightFormat format) {
-  return format != WeightFormat::kF32 && !IsPublished(format);
-}
+bool HasTiles(WeightFormat format) { return format != WeightFormat::kF32 && !IsPublished(format); }
 
 const GemmKernel& AmxGemmKernel(WeightFormat format) {
   static const auto& kernels = *[] {
