@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/kv_format.h"
+#include "kernels/state_format.h"
 #include "services/model/tensor_roles.h"
 #include "services/model/weight_rule.h"
 
@@ -26,6 +27,19 @@ uint64_t BytesOf(TensorId tensor, const ModelConfig& config, WeightFormat wanted
 
 bool IsOfTheSampler(TensorId tensor) {
   return tensor.role != TensorRole::kEmbedding && tensor.role != TensorRole::kPositions;
+}
+
+// Of a layer with a state in place of keys and values, so many heads of it: what a block takes,
+// shared out among its positions.
+uint64_t StateBytes(const ModelConfig& config, int64_t heads, int64_t key_heads) {
+  const RecurrentSpec* recurrent = config.recurrent();
+  if (recurrent == nullptr) return 0;
+  const StatePoolSpec spec{.num_heads = static_cast<int>(heads),
+                           .num_key_heads = static_cast<int>(key_heads),
+                           .key_dim = recurrent->key_dim,
+                           .value_dim = recurrent->value_dim,
+                           .conv_width = recurrent->conv_width};
+  return spec.bytes_per_slot() / StatePoolSpec::kRun;
 }
 
 // A latent is kept once, whatever the number of heads.
@@ -74,11 +88,19 @@ uint64_t HeadBytes(const ModelConfig& config, WeightFormat wanted) {
 }
 
 uint64_t KvBytesPerPosition(const ModelConfig& config, const ShardPlan& plan, DType dtype) {
-  return KvBytes(plan.layers.size(), plan.kv_heads.size(), config, dtype);
+  return KvBytes(config.NumAttentionLayers(plan.layers.begin, plan.layers.end),
+                 plan.kv_heads.size(), config, dtype) +
+         config.NumRecurrentLayers(plan.layers.begin, plan.layers.end) *
+             StateBytes(config, plan.recurrent_heads.size(), plan.recurrent_key_heads.size());
 }
 
 uint64_t KvBytesPerPosition(const ModelConfig& config, DType dtype) {
-  return KvBytes(config.num_layers(), config.num_kv_heads, config, dtype);
+  const RecurrentSpec* recurrent = config.recurrent();
+  const uint64_t keys = KvBytes(config.NumAttentionLayers(0, config.num_layers()),
+                                config.num_kv_heads, config, dtype);
+  if (recurrent == nullptr) return keys;
+  return keys + config.NumRecurrentLayers(0, config.num_layers()) *
+                    StateBytes(config, recurrent->num_heads, recurrent->num_key_heads);
 }
 
 int KvCopies(const ModelConfig& config, int num_ranks) {

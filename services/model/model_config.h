@@ -103,6 +103,16 @@ struct ModelConfig {
   // Elements of the value of a head, and of those of all: what the output projection reads.
   int value_dim() const { return latent() != nullptr ? latent()->value_dim : head_dim; }
   int value_width() const { return num_heads * value_dim(); }
+  // Of the layers that have a state in place of keys and values; null where none has.
+  const RecurrentSpec* recurrent() const {
+    for (const LayerSpec& layer : layers) {
+      if (layer.attention.recurrent.has_value()) return &*layer.attention.recurrent;
+    }
+    return nullptr;
+  }
+  // Of the layers [begin, end) those with keys and values, or with a state in place of them.
+  int NumAttentionLayers(int64_t begin, int64_t end) const;
+  int NumRecurrentLayers(int64_t begin, int64_t end) const;
   int num_layers() const { return static_cast<int>(layers.size()); }
   // RopeConfig's questions, of all rotations together.
   bool depends_on_length() const;

@@ -29,11 +29,28 @@ std::string ReasonAgainst(const DenseMlpSpec& mlp, int ranks) {
   if (mlp.width % ranks == 0) return "";
   return absl::StrCat("it does not divide intermediate_size, ", mlp.width);
 }
+std::string ReasonAgainst(const NoMlpSpec&, int) { return ""; }
 std::string ReasonAgainst(const MixtureSpec& mixture, int ranks) {
   if (NumSlicesOf(mixture) % ranks == 0) return "";
   return absl::StrCat("it does not divide ", NumSlicesOf(mixture),
                       ", the parts that the columns of experts, ", mixture.expert.width,
                       ", are cut into");
+}
+
+// Why `ranks` can't share layers with states, or "" where they can.
+std::string ReasonAgainst(const RecurrentSpec& recurrent, int ranks) {
+  if (recurrent.num_heads % ranks != 0) {
+    return absl::StrCat("it does not divide the heads of recurrent layers, ", recurrent.num_heads);
+  }
+  if (recurrent.num_key_heads % ranks != 0 && ranks % recurrent.num_key_heads != 0) {
+    return absl::StrCat("it neither divides the key heads of recurrent layers, ",
+                        recurrent.num_key_heads, ", nor is a multiple of them");
+  }
+  if (recurrent.norm_groups > 1 && recurrent.norm_groups % ranks != 0) {
+    return absl::StrCat("it does not divide the groups of the norm of recurrent layers, ",
+                        recurrent.norm_groups);
+  }
+  return "";
 }
 
 // Why `ranks` can't share the model, or "" where they can. `ranks` is one of kRankCounts.
@@ -44,6 +61,9 @@ std::string ReasonAgainst(const ModelConfig& config, int ranks) {
   if (config.num_kv_heads % ranks != 0 && ranks % config.num_kv_heads != 0) {
     return absl::StrCat("it neither divides num_key_value_heads, ", config.num_kv_heads,
                         ", nor is a multiple of them");
+  }
+  if (const RecurrentSpec* recurrent = config.recurrent(); recurrent != nullptr) {
+    if (std::string reason = ReasonAgainst(*recurrent, ranks); !reason.empty()) return reason;
   }
   for (const LayerSpec& layer : config.layers) {
     const std::string reason =
@@ -81,9 +101,10 @@ absl::Status CheckPlacement(const ModelConfig& config, const ShardPlacement& pla
   return absl::OkStatus();
 }
 
-// The KV heads that query heads `heads` read: query head h reads KV head h / (Nq / Nkv).
-IndexRange KvHeadsOf(const ModelConfig& config, IndexRange heads) {
-  const int group = config.num_heads / config.num_kv_heads;
+// The KV heads that query heads `heads` of `num_heads` read: query head h reads KV head h / (Nq /
+// Nkv).
+IndexRange KvHeadsOf(int num_heads, int num_kv_heads, IndexRange heads) {
+  const int group = num_heads / num_kv_heads;
   return {heads.begin / group, (heads.end - 1) / group + 1};
 }
 
@@ -128,8 +149,15 @@ absl::StatusOr<ShardPlan> MakeShardPlan(const ModelConfig& config,
   plan.placement = placement;
   plan.layers = EvenPart(config.num_layers(), placement.num_stages, placement.stage);
   plan.heads = EvenPart(config.num_heads, ranks, placement.rank);
-  plan.kv_heads = KvHeadsOf(config, plan.heads);
+  plan.kv_heads = KvHeadsOf(config.num_heads, config.num_kv_heads, plan.heads);
   plan.o_proj = SlicesOf(NumReductionSlices(config.num_heads), config.value_width(), placement);
+  if (const RecurrentSpec* recurrent = config.recurrent(); recurrent != nullptr) {
+    plan.recurrent_heads = EvenPart(recurrent->num_heads, ranks, placement.rank);
+    plan.recurrent_key_heads =
+        KvHeadsOf(recurrent->num_heads, recurrent->num_key_heads, plan.recurrent_heads);
+    plan.recurrent_out =
+        SlicesOf(NumReductionSlices(recurrent->num_heads), recurrent->values_width(), placement);
+  }
   return plan;
 }
 

@@ -47,6 +47,10 @@ struct ShardPlan {
   IndexRange kv_heads;     // of [0, Nkv): exactly those that `heads` read. Ranks share one where
                            // there are fewer KV heads than ranks; each keeps its own copy
   ReductionSlices o_proj;  // K = the values of all heads, cut between heads
+  // Of layers with a state in place of keys and values, as the three above; empty where none has one.
+  IndexRange recurrent_heads;
+  IndexRange recurrent_key_heads;
+  ReductionSlices recurrent_out;
 
   // REQUIRES: the width of one of the model's dense MLPs, each of which is cut by itself.
   MlpPart MlpOf(int width) const;

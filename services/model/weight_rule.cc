@@ -13,10 +13,11 @@ int64_t RunOf(TensorId tensor, const ModelConfig& config) {
   if (tensor.role == TensorRole::kDown || tensor.role == TensorRole::kSharedDown) {
     return MlpPartOf(tensor, config, ShardPlan{}).down_proj.width;
   }
-  if (tensor.role != TensorRole::kO) return ShapeOf(tensor, config).columns;
+  const bool is_recurrent = tensor.role == TensorRole::kRecurrentOut;
+  if (tensor.role != TensorRole::kO && !is_recurrent) return ShapeOf(tensor, config).columns;
   const auto plan = MakeShardPlan(config, {});
   SLUICE_CHECK(plan.ok());  // one rank is always accepted
-  return plan->o_proj.width;
+  return is_recurrent ? plan->recurrent_out.width : plan->o_proj.width;
 }
 
 WeightFormat InGroups(WeightFormat wanted, int64_t run) {
@@ -60,7 +61,15 @@ WeightFormat FormatOf(TensorId tensor, const ModelConfig& config, WeightFormat w
       return IsQuantized(wanted) ? WeightFormat::kBF16 : wanted;
     case TensorRole::kRouter:
     case TensorRole::kSharedScore:
+    case TensorRole::kConvQ:
+    case TensorRole::kConvK:
+    case TensorRole::kConvV:
+    case TensorRole::kBeta:
       return WeightFormat::kF32;
+    case TensorRole::kDecay:
+      // Of kStateSpace it is part of one tensor with all other projections.
+      if (config.recurrent()->kind == RecurrenceKind::kGatedDelta) return WeightFormat::kF32;
+      return InGroups(wanted, RunOf(tensor, config));
     default:
       if (ShapeOf(tensor, config).columns == 1) return WeightFormat::kF32;  // a norm or a bias
       return InGroups(wanted, RunOf(tensor, config));
