@@ -157,6 +157,10 @@ Client::Client(std::unique_ptr<InProcessPipeline> pipeline, Interrupt& interrupt
 
 Client::~Client() = default;
 
+const std::vector<std::shared_ptr<grpc::Channel>>& Client::channels() const {
+  return impl_->channels;
+}
+
 void Client::SayWhatCallsWaitFor(std::function<void(const std::string&)> say) {
   const auto cause = [this]() -> std::optional<std::string> {
     const absl::StatusOr<v1::GetStatusResponse> status =

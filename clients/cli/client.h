@@ -59,6 +59,9 @@ class Client {
   absl::StatusOr<std::vector<std::string>> GetTokenTexts();
   absl::StatusOr<v1::GetStatusResponse> GetStatus(const v1::GetStatusRequest& request = {});
 
+  // Those that calls go over. They live as long as the client.
+  const std::vector<std::shared_ptr<grpc::Channel>>& channels() const;
+
   const std::string& name() const { return name_; }
   bool interrupted() const { return interrupt_.requested(); }
 

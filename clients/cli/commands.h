@@ -16,6 +16,7 @@ int ChatCommand(absl::Span<const std::string> arguments, Environment& environmen
 // What a model's template makes of a conversation.
 int ChatTemplateCommand(absl::Span<const std::string> arguments, Environment& environment);
 // How probable a text is.
+int BatchCommand(absl::Span<const std::string> arguments, Environment& environment);
 int ScoreCommand(absl::Span<const std::string> arguments, Environment& environment);
 // Which of two answers a model prefers, relative to another model.
 int PreferCommand(absl::Span<const std::string> arguments, Environment& environment);

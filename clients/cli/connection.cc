@@ -12,11 +12,26 @@
 #include "services/common/status.h"
 #include "services/messages/metadata.h"
 #include "services/model/digest/vocabulary_check.h"
+#include "services/model/shown_bar.h"
 #include "services/process/cpu_list.h"
 #include "services/process/log.h"
 #include "services/rpc/transport.h"
 
 namespace sluice {
+namespace {
+
+// One of the two flags that name the key, of which `into` is a member of `flags`.
+absl::Status SetKey(const std::string& text, std::string* into, const EndpointFlags& flags) {
+  if (text.empty()) {
+    return absl::InvalidArgumentError("it is empty; leave the flag out to show no key");
+  }
+  *into = text;
+  if (flags.api_key.empty() || flags.token_file.empty()) return absl::OkStatus();
+  const char* const other = into == &flags.api_key ? "--token_file" : "--api_key";
+  return absl::InvalidArgumentError(absl::StrCat("it and ", other, " were both given; choose one"));
+}
+
+}  // namespace
 
 void AddEndpointFlags(FlagSet& flags, const std::string& default_text, EndpointFlags* into) {
   flags.Section("Server");
@@ -46,14 +61,15 @@ void AddSecurityFlags(FlagSet& flags, EndpointFlags* into) {
             &into->tls_cert);
   flags.Add("tls_key", "FILE", "Its key (PEM).", &into->tls_key);
   flags.AddSwitch("tls", "TLS by the authorities that this system trusts.", &into->tls);
-  flags.Add("token_file", "FILE",
-            "API key (bearer token) to show, in a file. Default: the environment's SLUICE_API_KEY, "
-            "else SLUICE_TOKEN.",
-            &into->token_file);
-  flags.Add("api_key", "KEY",
-            "API key to show. Other users of this host see command lines: --token_file and "
-            "SLUICE_API_KEY keep it from them.",
-            &into->api_key);
+  flags.AddParsed(
+      "token_file", "FILE",
+      "API key (bearer token) to show, in a file. Default: the environment's "
+      "SLUICE_API_KEY, else SLUICE_TOKEN.",
+      [into](const std::string& text) { return SetKey(text, &into->token_file, *into); });
+  flags.AddParsed("api_key", "KEY",
+                  "API key to show. Other users of this host see command lines: --token_file and "
+                  "SLUICE_API_KEY keep it from them.",
+                  [into](const std::string& text) { return SetKey(text, &into->api_key, *into); });
   flags.AddSwitch("insecure", "Plaintext also to another host.", &into->insecure);
 }
 
@@ -75,10 +91,9 @@ absl::StatusOr<std::string> CheckedToken(const std::string& token, absl::string_
       absl::StrCat(origin, ": the token has a character that is not printable ASCII"));
 }
 
+}  // namespace
+
 absl::StatusOr<std::string> TokenOf(const EndpointFlags& endpoint, const Environment& environment) {
-  if (!endpoint.api_key.empty() && !endpoint.token_file.empty()) {
-    return absl::InvalidArgumentError("--api_key and --token_file were both given; choose one");
-  }
   if (!endpoint.api_key.empty()) return CheckedToken(endpoint.api_key, "--api_key");
   if (endpoint.token_file.empty()) {
     return CheckedToken(environment.token,
@@ -92,8 +107,6 @@ absl::StatusOr<std::string> TokenOf(const EndpointFlags& endpoint, const Environ
   }
   return CheckedToken(token, "--token_file");
 }
-
-}  // namespace
 
 EndpointFlags WithEnvironment(EndpointFlags endpoint, const Environment& environment) {
   if (!endpoint.endpoint.has_value() && !environment.endpoint.empty()) {
@@ -126,7 +139,7 @@ absl::StatusOr<std::unique_ptr<Client>> ConnectToEndpoint(const EndpointFlags& f
       client::ClientOptions{.token = *std::move(token),
                             .connect_timeout = endpoint.connect_timeout});
   const auto say = [&environment](const std::string& news) {
-    environment.err << "sluice: " << news << std::endl;
+    environment.err << EraseShownBar() << "sluice: " << news << std::endl;
   };
   const auto dial_each = [&endpoint] {
     std::vector<std::shared_ptr<grpc::Channel>> all;

@@ -45,11 +45,14 @@ void AddSecurityFlags(FlagSet& flags, EndpointFlags* into);
 // `endpoint` with the address of SLUICE_ENDPOINT where it has none of its own.
 EndpointFlags WithEnvironment(EndpointFlags endpoint, const Environment& environment);
 
-// Reaches the endpoint asked for, else that of SLUICE_ENDPOINT, else kDefaultEndpoint. UNAVAILABLE "cannot reach ..." where it
-// does not come up in time; errors of DialPublic, INVALID_ARGUMENT for a SLUICE_ENDPOINT that is no
-// address, NOT_FOUND for a file of the token that can't be read.
+// Reaches the endpoint asked for, else that of SLUICE_ENDPOINT, else kDefaultEndpoint. UNAVAILABLE
+// "cannot reach ..." where it does not come up in time; errors of DialPublic, INVALID_ARGUMENT for a
+// SLUICE_ENDPOINT that is no address, NOT_FOUND for a file of the token that can't be read.
 absl::StatusOr<std::unique_ptr<Client>> ConnectToEndpoint(const EndpointFlags& endpoint,
                                                           Environment& environment);
+
+// The API key that calls to an endpoint show; empty: none. Errors as above.
+absl::StatusOr<std::string> TokenOf(const EndpointFlags& endpoint, const Environment& environment);
 
 // Starts the pipeline of this process; errors of loading.
 absl::StatusOr<std::unique_ptr<Client>> StartPipeline(const ModelFlags& model,

@@ -24,8 +24,8 @@ struct TextOptions {
   // False: the model has no tokenizer, token ids are printed instead, separated by spaces.
   bool has_tokenizer = true;
   int num_sequences = 1;
-  // Control characters are spelled out for a terminal; elsewhere the text is written as it is. Its last
-  // line is ended everywhere, as tools for text files expect.
+  // Control characters are spelled out for a terminal; elsewhere the text is written as it is. Its
+  // last line is ended everywhere, as tools for text files expect.
   bool terminal = false;
 };
 

@@ -6,7 +6,9 @@
 #include "clients/cli/exit_code.h"
 #include "clients/cli/health_check.h"
 #include "clients/cli/outcome.h"
+#include "services/common/address.h"
 #include "services/common/connection_cause.h"
+#include "services/common/status.h"
 #include "services/rpc/transport.h"
 
 namespace sluice {
@@ -17,10 +19,15 @@ struct HealthFlags {
   absl::Duration timeout = absl::Seconds(1);
 };
 
-absl::StatusOr<std::shared_ptr<grpc::Channel>> ChannelTo(const EndpointFlags& endpoint) {
+// `origin` says where the address comes from.
+absl::StatusOr<std::shared_ptr<grpc::Channel>> ChannelTo(const EndpointFlags& endpoint,
+                                                         absl::string_view origin) {
   if (endpoint.addresses().size() > 1) {
-    return absl::InvalidArgumentError("--endpoint names several; health is asked of one process");
+    return absl::InvalidArgumentError(
+        absl::StrCat(origin, " names several addresses; health is asked of one process"));
   }
+  const absl::Status valid = CheckAddress(endpoint.addresses().front());
+  if (!valid.ok()) return Annotate(valid, origin);
   return DialPublic(endpoint.addresses().front(), endpoint.security());
 }
 
@@ -41,8 +48,9 @@ int HealthCommand(absl::Span<const std::string> arguments, Environment& environm
                    &endpoint);
   if (const std::optional<int> exit = ParseOrExit(flags, arguments, environment)) return *exit;
 
+  const char* const origin = endpoint.endpoint.has_value() ? "--endpoint" : "SLUICE_ENDPOINT";
   endpoint = WithEnvironment(endpoint, environment);
-  absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = ChannelTo(endpoint);
+  absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = ChannelTo(endpoint, origin);
   if (!channel.ok()) return Fail(channel.status(), environment);
   const absl::StatusOr<HealthState> state = CheckHealth(*channel, health.service, health.timeout);
   if (absl::IsUnavailable(state.status())) {

@@ -41,6 +41,8 @@ constexpr absl::Duration kEnd = absl::Seconds(1);
 
 // Whom clients with the key of --api_key are served for.
 constexpr char kKeyTenant[] = "default";
+// As services/gateway/batches has it: for whom lines of batches run.
+constexpr char kBatchTenant[] = "batch";
 
 struct Plan {
   std::unique_ptr<SocketFolder> sockets;
@@ -129,26 +131,50 @@ absl::StatusOr<Plan> ReservePlaces(const OptionValues& values, const Environment
   return plan;
 }
 
-// Draws what the page has to know to kill processes, and leaves it for the gateway in `path`.
-absl::StatusOr<std::string> MakeDemoToken(const std::string& path) {
-  const std::string token = absl::StrCat(absl::Hex(RandomNumber(), absl::kZeroPad16),
-                                         absl::Hex(RandomNumber(), absl::kZeroPad16));
+absl::Status WriteFile(const std::string& path, const std::string& text) {
   std::ofstream file(path);
-  file << token << '\n';
+  file << text << '\n';
   file.close();
-  if (file) return token;
-  return absl::UnavailableError(absl::StrCat("cannot write ", path));
+  return file ? absl::OkStatus() : absl::UnavailableError(absl::StrCat("cannot write ", path));
 }
 
-// The one API key as a file of tokens, which holds its hash.
+// Draws a secret that processes of this pipeline share, and leaves it for them in `path`.
+absl::StatusOr<std::string> MakeToken(const std::string& path) {
+  const std::string token = absl::StrCat(absl::Hex(RandomNumber(), absl::kZeroPad16),
+                                         absl::Hex(RandomNumber(), absl::kZeroPad16));
+  if (absl::Status written = WriteFile(path, token); !written.ok()) return written;
+  return token;
+}
+
+absl::Status AddToken(const std::string& tokens, absl::string_view token,
+                      absl::string_view tenant) {
+  const absl::StatusOr<std::string> line = TokenLine(token, tenant);
+  return line.ok() ? AppendTokenLine(tokens, *line) : line.status();
+}
+
+// The one API key as a file of tokens, which holds its hash; beside it one that lines of batches run
+// with.
 absl::Status UseApiKey(const std::string& folder, OptionValues& values) {
   const std::string path = absl::StrCat(folder, "/tokens");
-  const absl::StatusOr<std::string> line =
-      TokenLine(values.Get<std::string>("api_key"), kKeyTenant);
-  if (!line.ok()) return line.status();
-  if (const absl::Status added = AppendTokenLine(path, *line); !added.ok()) return added;
+  const absl::Status added = AddToken(path, values.Get<std::string>("api_key"), kKeyTenant);
+  if (!added.ok()) return added;
   values.Put("tokens", path);
-  return absl::OkStatus();
+  if (!values.IsGiven("batch_dir") || values.IsGiven("batch_token_file")) return absl::OkStatus();
+  const std::string token_file = absl::StrCat(folder, "/batch-token");
+  const absl::StatusOr<std::string> token = MakeToken(token_file);
+  if (!token.ok()) return token.status();
+  values.Put("batch_token_file", token_file);
+  return AddToken(path, *token, kBatchTenant);
+}
+
+// Whoever waits for an answer goes before batches, unless --tenants says otherwise.
+absl::Status LetBatchesYield(const std::string& folder, OptionValues& values) {
+  const bool is_needed = values.IsGiven("batch_dir") && values.Get<std::string>("tenants").empty();
+  if (!is_needed) return absl::OkStatus();
+  const std::string path = absl::StrCat(folder, "/tenants.json");
+  values.Put("tenants", path);
+  return WriteFile(path,
+                   absl::StrCat(R"({"tenants": {")", kBatchTenant, R"(": {"weight": 0.1}}})"));
 }
 
 absl::StatusOr<Plan> MakePlan(ModelFlags flags, const Environment& environment) {
@@ -161,10 +187,12 @@ absl::StatusOr<Plan> MakePlan(ModelFlags flags, const Environment& environment) 
     if (!used.ok()) return used;
     plan->api_key = flags.values.Get<std::string>("api_key");
   }
+  const absl::Status yields = LetBatchesYield(plan->sockets->path(), flags.values);
+  if (!yields.ok()) return yields;
   std::string demo_token_file;
   if (flags.values.Get<bool>("demo")) {
     demo_token_file = absl::StrCat(plan->sockets->path(), "/demo-token");
-    const absl::StatusOr<std::string> token = MakeDemoToken(demo_token_file);
+    const absl::StatusOr<std::string> token = MakeToken(demo_token_file);
     if (!token.ok()) return token.status();
     const bool https = !flags.values.Get<std::string>("tls_cert").empty();
     plan->demo_page =

@@ -25,9 +25,11 @@ absl::Status CheckGatewayIsThere(const OptionValues& values) {
         absl::StrCat("--", name, " is about HTTP, which needs --http_port"));
   };
   if (values.Get<bool>("demo")) return needs("demo");
+  if (values.IsGiven("http_hosts")) return needs("http_hosts");
   if (values.IsGiven("cors_origin")) return needs("cors_origin");
   if (values.IsGiven("tool_parser")) return needs("tool_parser");
   if (values.IsGiven("max_body_mib")) return needs("max_body_mib");
+  if (values.IsGiven("batch_dir")) return needs("batch_dir");
   return absl::OkStatus();
 }
 
@@ -40,6 +42,23 @@ absl::Status CheckKeys(const OptionValues& values) {
   if (!key.empty() && IsMetadataValue(key)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       "--api_key: the key is empty, or has a character that is not printable ASCII");
+}
+
+// Lines of batches run with a key of their own where callers have to show one.
+absl::Status CheckBatches(const OptionValues& values) {
+  const bool has_folder = values.IsGiven("batch_dir");
+  for (const OptionName<void> name :
+       {OptionName<void>("batch_token_file"), OptionName<void>("batch_concurrency"),
+        OptionName<void>("batch_quota_mib")}) {
+    if (values.IsGiven(name) && !has_folder) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--", name.text(), " is about batches, which need --batch_dir"));
+    }
+  }
+  const bool asks_for_keys = !values.Get<std::string>("tokens").empty();
+  if (!has_folder || !asks_for_keys || values.IsGiven("batch_token_file")) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--batch_dir with --tokens needs --batch_token_file: the key that lines of batches run with");
 }
 
 absl::Status CheckGateway(const OptionValues& values) {
@@ -57,6 +76,7 @@ absl::Status CheckUpFlags(const ModelFlags& flags) {
   if (absl::Status status = CheckModelFlags(flags); !status.ok()) return status;
   if (absl::Status status = CheckGateway(flags.values); !status.ok()) return status;
   if (absl::Status status = CheckKeys(flags.values); !status.ok()) return status;
+  if (absl::Status status = CheckBatches(flags.values); !status.ok()) return status;
   const absl::Status telemetry =
       MakeTelemetryOptions("up", TelemetryFlagsOf(flags.values), ProcessEnvironment()).status();
   if (!telemetry.ok()) return telemetry;

@@ -1,7 +1,9 @@
-// Products of INT8, INT6, INT4 and FP8 weights (gemm_quantized_codes-inl.h), turned into the stream of
-// bfloat16 pairs.
+// Products of quantised weights (gemm_quantized_codes-inl.h), turned into the stream of bfloat16
+// pairs.
 //
 // The sums of a group are kept apart until the group's scale is known: sum += scale * group.
+#include <type_traits>
+
 #include "kernels/cpu/gemm_avx512-inl.h"
 #include "kernels/cpu/gemm_quantized_codes-inl.h"
 #include "kernels/cpu/gemm_quantized_stream.h"
@@ -37,18 +39,27 @@ enum class Source {
   kBoth,      // unpacked in registers, and left in the stream for the tiles that follow
 };
 
+template <class Code>
+constexpr bool kHasZeroPoints = HasZeroPoints(Code::kFormat);
+
 // The sums of one group of weights, without their scale. Sums of all groups wait in memory.
 template <class Code, class Products, int kRows, int kVectors>
 struct GroupSums {
   using Scales = typename Code::Scales;
   __m512 group[kRows][kVectors];
 
-  explicit GroupSums(const float* starts) {
+  GroupSums(const float* starts, const std::byte* scales) {
+    __m512 excess[kVectors];
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) {
+      if constexpr (kHasZeroPoints<Code>) excess[v] = Code::ExcessOf(scales + v * Scales::kBytes);
+    }
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) {
         group[r][v] = Code::kExcess != 0 ? _mm512_set1_ps(starts[r]) : _mm512_setzero_ps();
+        if constexpr (kHasZeroPoints<Code>) group[r][v] = _mm512_mul_ps(group[r][v], excess[v]);
       }
     }
   }
@@ -99,17 +110,18 @@ void AddGroups(const GroupedRun& run, typename Products::Rows x) {
   constexpr int64_t kChunks = kGroupPairs * kVectors / kOfChunk;
   const Code code;
   const std::byte* chunk = run.w;
-  const std::byte* scales = run.scales;
   std::byte* stream = run.stream;
   for (int64_t g = 0; g < run.groups; ++g) {
+    const std::byte* const scales = ScalesAt<Code, kVectors>(run.scales, g);
     if constexpr (kSource == Source::kPacked) {
       Fetch<_MM_HINT_T0>(chunk + kNearBytes, kGroupBytes<Code, kVectors> / 64);
       // What the next slice has in place of this one's weights.
-      Fetch<_MM_HINT_T1>(run.ahead + g * kScalesBytes<Code, kVectors>, 1);
+      Fetch<_MM_HINT_T1>(ScalesAt<Code, kVectors>(run.ahead, g),
+                         (kScalesBytes<Code, kVectors> + 63) / 64);
     } else {
       Fetch<_MM_HINT_T0>(run.ahead + g * run.ahead_lines * 64, run.ahead_lines);
     }
-    GroupSums<Code, Products, kRows, kVectors> sums(run.x.sums + g * run.x.step);
+    GroupSums<Code, Products, kRows, kVectors> sums(run.x.sums + g * run.x.step, scales);
 #pragma GCC unroll 4
     for (int64_t i = 0; i < kChunks; ++i) {
       __m512i vectors[kOfChunk];
@@ -136,7 +148,6 @@ void AddGroups(const GroupedRun& run, typename Products::Rows x) {
     } else {
       sums.AddScaled(scales, run.sums);
     }
-    scales += kScalesBytes<Code, kVectors>;
   }
 }
 
@@ -174,6 +185,10 @@ void AddScaled(const GroupRun& groups, int64_t rows, float* sums) {
   }
 }
 
+// From the scales of one of kGroupsAdded groups to those of the next.
+template <class Code, int kVectors>
+constexpr int64_t kScalesStep = Code::kScaleGroups == 1 ? kScalesBytes<Code, kVectors> : 0;
+
 // Groups [first, first + count) of a run, with sums elsewhere.
 template <class Code, Source kSource, int kVectors>
 GroupedRun PartOf(const GroupedRun& run, int64_t first, int64_t count, float* sums) {
@@ -181,12 +196,12 @@ GroupedRun PartOf(const GroupedRun& run, int64_t first, int64_t count, float* su
   return {.x = {run.x.pairs + first * kGroupPairs * run.x.step, run.x.sums + first * run.x.step,
                 run.x.step},
           .w = run.w + first * kGroupBytes<Code, kVectors>,
-          .scales = run.scales + first * kScalesBytes<Code, kVectors>,
+          .scales = ScalesAt<Code, kVectors>(run.scales, first),
           .stream = is_packed ? nullptr : run.stream + first * kGroupPairs * kVectors * 64,
           .groups = count,
           .sums = sums,
-          .ahead =
-              run.ahead + first * (is_packed ? kScalesBytes<Code, kVectors> : run.ahead_lines * 64),
+          .ahead = is_packed ? ScalesAt<Code, kVectors>(run.ahead, first)
+                             : run.ahead + first * run.ahead_lines * 64,
           .ahead_lines = run.ahead_lines};
 }
 
@@ -196,6 +211,7 @@ void AddRun(const GroupedRun& run) {
   if constexpr (!Products::kInPieces) {
     AddRows<Code, Products, kSource, kVectors>(run, {run.x.pairs, run.x.step});
   } else {
+    static_assert(kGroupsAdded % Code::kScaleGroups == 0);
     alignas(64) float sums[kGroupsAdded * kGroupSums];
     for (int64_t first = 0; first < run.groups; first += kGroupsAdded) {
       const int64_t count = Least(kGroupsAdded, run.groups - first);
@@ -207,7 +223,7 @@ void AddRun(const GroupedRun& run) {
         AddRows<Code, Products, kSource, kVectors>(part, x.rows);
       }
       AddScaled<typename Code::Scales, kVectors>({.scales = part.scales,
-                                                  .scales_step = kScalesBytes<Code, kVectors>,
+                                                  .scales_step = kScalesStep<Code, kVectors>,
                                                   .sums = sums,
                                                   .sums_step = kGroupSums,
                                                   .count = count},
@@ -236,7 +252,7 @@ void UnpackGroups(const std::byte* w, int64_t groups, std::byte* stream) {
 // Bytes of the scales of a slice, which are whole lines.
 template <class Code, int kVectors>
 constexpr int64_t ScaleLinesOf(int64_t groups) {
-  return (groups * kScalesBytes<Code, kVectors> + 63) / 64 * 64;
+  return (groups / Code::kScaleGroups * kScalesBytes<Code, kVectors> + 63) / 64 * 64;
 }
 template <class Code, int kVectors>
 constexpr int64_t SliceBytesOf(int64_t groups) {
@@ -248,6 +264,7 @@ void MultiplyGroupedPanel(const SliceRun& run) {
   constexpr int64_t kBytes = kGroupBytes<Code, kVectors>;
   // Groups whose stream stays in the first-level cache while the tiles use it.
   constexpr int64_t kStep = kUnpackedBytes / (kGroupPairs * kVectors * 64);
+  static_assert(kStep % Code::kScaleGroups == 0);
   const int64_t groups = run.depth / kWeightGroup;
   const std::byte* const w = run.w + ScaleLinesOf<Code, kVectors>(groups);
   for (float* sum = run.sums; sum != run.sums + run.rows * kPanelWidth; sum += kLanes) {
@@ -272,7 +289,7 @@ void MultiplyGroupedPanel(const SliceRun& run) {
     for (int64_t tile = 0; tile < num_tiles; ++tile) {
       const GroupedRun part{.x = TileOf(run, tile, first * kGroupPairs),
                             .w = w + first * kBytes,
-                            .scales = run.w + first * kScalesBytes<Code, kVectors>,
+                            .scales = ScalesAt<Code, kVectors>(run.w, first),
                             .stream = run.unpacked,
                             .groups = count,
                             .sums = run.sums + tile * run.tile_rows * kPanelWidth,
@@ -303,29 +320,51 @@ int64_t SliceBytes(int64_t width, int64_t depth) {
   return width == kPanelWidth ? SliceBytesOf<Code, 2>(groups) : SliceBytesOf<Code, 1>(groups);
 }
 
+// The numbers of group `group` of a row, as Code::Put takes them.
+template <class Code>
+void ReadNumbers(const std::byte* row, int64_t group, int* numbers) {
+  const std::byte* const from =
+      row + group / Code::kScaleGroups * TraitsOf(Code::kFormat).group_bytes;
+  if constexpr (!kHasZeroPoints<Code>) {
+    int8_t quotients[kWeightGroup];
+    ReadQuotients(Code::kFormat, from, quotients);
+    for (int64_t k = 0; k < kWeightGroup; ++k) numbers[k] = quotients[k];
+  } else {
+    constexpr int kBits = TraitsOf(Code::kFormat).bits;
+    const std::byte* const codes =
+        from + sizeof(uint32_t) + group % Code::kScaleGroups * (kWeightGroup * kBits / 8);
+    for (int64_t k = 0; k < kWeightGroup; ++k) {
+      const int byte = static_cast<int>(codes[k * kBits / 8]);
+      numbers[k] = kBits == 8 ? byte : byte >> (k % 2 * 4) & 15;
+    }
+  }
+}
+
 template <class Code>
 void PackGrouped(const PackRun& run) {
+  using Stored = std::conditional_t<kHasZeroPoints<Code>, uint32_t, uint16_t>;
+  constexpr int64_t kRowGroupBytes = TraitsOf(Code::kFormat).group_bytes;
   const int64_t vectors = run.width / kLanes;
   const int64_t groups = run.depth / kWeightGroup;
-  constexpr int64_t kRowGroupBytes = RowBytes(Code::kFormat, kWeightGroup);
   std::byte* scales = run.out;
   std::byte* out =
       run.out + SliceBytes<Code>(run.width, run.depth) - groups * vectors * kGroupBytes<Code, 1>;
   for (int64_t g = 0; g < groups; ++g) {
+    const int64_t scale_group = g / Code::kScaleGroups;
     for (int64_t n = 0; n < run.outputs; ++n) {
-      const std::byte* const group = run.rows + n * run.row_bytes + g * kRowGroupBytes;
-      Code::Scales::Put(*reinterpret_cast<const uint16_t*>(group), n % kLanes,
-                        scales + n / kLanes * Code::Scales::kBytes);
-      int8_t quotients[kWeightGroup];
-      ReadQuotients(Code::kFormat, group, quotients);
+      const std::byte* const row = run.rows + n * run.row_bytes;
+      Code::Scales::Put(*reinterpret_cast<const Stored*>(row + scale_group * kRowGroupBytes),
+                        n % kLanes,
+                        scales + (scale_group * vectors + n / kLanes) * Code::Scales::kBytes);
+      int numbers[kWeightGroup];
+      ReadNumbers<Code>(row, g, numbers);
       for (int64_t k = 0; k < kWeightGroup; ++k) {
         const int64_t i = k / 2 * vectors + n / kLanes;
-        Code::Put(quotients[k], i % Code::kVectorsOfChunk, n % kLanes * 2 + k % 2,
+        Code::Put(numbers[k], i % Code::kVectorsOfChunk, n % kLanes * 2 + k % 2,
                   out + i / Code::kVectorsOfChunk * Code::kLinesOfChunk * 64);
       }
     }
     out += vectors * kGroupBytes<Code, 1>;
-    scales += vectors * Code::Scales::kBytes;
   }
 }
 
@@ -363,6 +402,10 @@ constexpr GemmKernel kKernel{.activations = ActivationLayout::kBFloat16Tiles,
 
 template <class Products>
 const GemmKernel& KernelFor(WeightFormat format) {
+  if (HasZeroPoints(format)) {
+    return WithAffineCode(
+        format, []<class Code>() -> const GemmKernel& { return kKernel<Code, Products>; });
+  }
   return WithCode(format,
                   []<class Code, class>() -> const GemmKernel& { return kKernel<Code, Products>; });
 }

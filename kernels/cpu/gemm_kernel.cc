@@ -4,15 +4,6 @@
 #include <optional>
 
 namespace sluice {
-namespace {
-
-// Formats that the portable kernel multiplies on every machine.
-bool IsMultipliedPortably(WeightFormat format) {
-  return format == WeightFormat::kF32 || HasZeroPoints(format);
-}
-
-}  // namespace
-
 #if defined(__x86_64__)
 namespace {
 
@@ -35,12 +26,17 @@ const GemmKernel& OfVectors(WeightFormat format) {
   return Avx512Bf16GemmKernel(format, FastestPairProducts());
 }
 
+// Formats that tiles multiply; those with zero points go by vectors there, too.
+bool HasTiles(WeightFormat format) {
+  return format != WeightFormat::kF32 && !HasZeroPoints(format);
+}
+
 const GemmKernel& AmxGemmKernel(WeightFormat format) {
   static const auto& kernels = *[] {
     auto* const made = new std::array<std::optional<GemmKernel>, kNumWeightFormats>;
     for (const WeightFormatTraits& traits : kWeightFormats) {
       const bool is_native = traits.on_cpu == traits.format;
-      if (!is_native || IsMultipliedPortably(traits.format)) continue;
+      if (!is_native || !HasTiles(traits.format)) continue;
       (*made)[IndexOf(traits.format)].emplace(
           OnTiles(OfVectors(traits.format), AmxMultiply(traits.format)));
     }
@@ -54,10 +50,8 @@ const GemmKernel& AmxGemmKernel(WeightFormat format) {
 
 const GemmKernel& GemmKernelFor(InstructionSet set, WeightFormat format) {
 #if defined(__x86_64__)
-  if (!IsMultipliedPortably(format)) {
-    if (set == InstructionSet::kAmxBf16) return AmxGemmKernel(format);
-    if (set == InstructionSet::kAvx512Bf16) return OfVectors(format);
-  }
+  if (set == InstructionSet::kAmxBf16 && HasTiles(format)) return AmxGemmKernel(format);
+  if (set != InstructionSet::kPortable && format != WeightFormat::kF32) return OfVectors(format);
 #endif
   return PortableGemmKernel(format);
 }

@@ -104,13 +104,14 @@ struct GemmKernel {
 // Of those formats that the CPU multiplies (WeightFormatTraits::on_cpu), here as below.
 const GemmKernel& GemmKernelFor(InstructionSet set, WeightFormat format);
 
-// For any machine; of F32 and of formats with zero points always.
+// For any machine; of F32 always.
 const GemmKernel& PortableGemmKernel(WeightFormat format);
-// All but these, for x86-64 machines that support InstructionSet::kAvx512Bf16.
+// All but F32, for x86-64 machines that support InstructionSet::kAvx512Bf16.
 const GemmKernel& Avx512Bf16GemmKernel(WeightFormat format, PairProducts products);
 // The part of it for quantised formats.
 const GemmKernel& Avx512QuantizedGemmKernel(WeightFormat format, PairProducts products);
-// GemmKernel::multiply for machines that support InstructionSet::kAmxBf16; of all but these.
+// GemmKernel::multiply for machines that support InstructionSet::kAmxBf16; of all but F32 and formats
+// with zero points.
 MultiplySlice* AmxMultiply(WeightFormat format);
 // Whether vectors have the bits of this processor's tiles, so that few rows go by them. REQUIRES: it
 // supports InstructionSet::kAmxBf16.

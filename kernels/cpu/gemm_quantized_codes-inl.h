@@ -1,5 +1,5 @@
-// How INT8, INT6, INT4 and FP8 weights are packed, and become the stream of bfloat16 pairs. A slice of a
-// panel is the scales of its groups of 32 inputs, filled up to whole lines of 64 bytes, so that they
+// How quantised weights are packed, and become the stream of bfloat16 pairs. A slice of a panel is the
+// scales of its groups of 32 inputs (one for four of them in formats with groups of 128), filled up to whole lines of 64 bytes, so that they
 // are fetched before the groups themselves, which are chunks of lines:
 //
 //   INT8  a chunk of one line unpacks into two vectors of the stream. A byte is the sign and seven
@@ -12,14 +12,19 @@
 //   INT6  a chunk of three lines unpacks into eight vectors. The lower four bits of q + 32 lie in two
 //         lines, as in INT4, the upper two in the third: bits 4 and 5 of each 16 are those of
 //         vector 0, the next two those of vector 1, and so on around
+//   INT8_ZP as INT8, with the numbers from 0 to 255 themselves, which are bfloat16 numbers
+//   INT4_ZP as INT4, with the numbers from 0 to 15; below the exponent of 128 they make 128 + q
 //
 //   scales of 16 outputs: BF16 in INT8 and FP8; in INT6 and INT4 the codes of kernels/group_scale.h
 //         and then a bit each for their signs. Such a code is the upper half of an F16 number that is
-//         256 times the scale, which the numbers above make up for.
+//         256 times the scale, which the numbers above make up for. Of formats with zero points the
+//         words of kernels/affine_word.h: sums start at what weights are too large by, times minus
+//         the sum of the activations.
 //
 // Belongs to the files that include it, as gemm_avx512-inl.h does.
 #pragma once
 
+#include "kernels/affine_word.h"
 #include "kernels/cpu/gemm_avx512-inl.h"
 #include "kernels/cpu/gemm_byte_tables-inl.h"
 #include "kernels/group_scale.h"
@@ -67,12 +72,28 @@ struct CodedScales {
   }
 };
 
+// With zero points.
+struct AffineScales {
+  static constexpr int64_t kBytes = kLanes * 4;
+
+  static __m512 Load(const std::byte* from) {
+    const __m512i words = _mm512_loadu_si512(from);
+    return _mm512_castsi512_ps(_mm512_and_si512(words, _mm512_set1_epi32(~0xff)));
+  }
+  static __m512 Zeros(const std::byte* from) {
+    const __m512i words = _mm512_loadu_si512(from);
+    return _mm512_cvtepi32_ps(_mm512_and_si512(words, _mm512_set1_epi32(0xff)));
+  }
+  static void Put(uint32_t word, int64_t lane, std::byte* to) { At<uint32_t>(to)[lane] = word; }
+};
+
 constexpr int kMaskedOr = 0xEA;  // (a & b) | c
 
 // Unpacks INT8 chunks.
 struct Int8 {
   using Scales = BFloat16Scales;
   static constexpr WeightFormat kFormat = WeightFormat::kInt8;
+  static constexpr int64_t kScaleGroups = 1;  // that share a scale
   static constexpr int kVectorsOfChunk = 2;
   static constexpr int kLinesOfChunk = 1;
   static constexpr float kExcess = 0;
@@ -117,6 +138,7 @@ template <class Numbers>
 struct Int4Chunks : Numbers {
   using Scales = CodedScales;
   static constexpr WeightFormat kFormat = WeightFormat::kInt4;
+  static constexpr int64_t kScaleGroups = 1;
   static constexpr int kVectorsOfChunk = 4;
   static constexpr int kLinesOfChunk = 1;
   static constexpr float kExcess = 136.0f / 256;
@@ -149,6 +171,7 @@ template <class Numbers>
 struct Int6Chunks : Numbers {
   using Scales = CodedScales;
   static constexpr WeightFormat kFormat = WeightFormat::kInt6;
+  static constexpr int64_t kScaleGroups = 1;
   static constexpr int kVectorsOfChunk = 8;
   static constexpr int kLinesOfChunk = 3;
   static constexpr float kExcess = 160.0f / 256;
@@ -186,6 +209,60 @@ struct ExcessiveInt6 {
   const __m512i exponent = _mm512_set1_epi16(0x3f00);
 };
 using Int6 = Int6Chunks<ExcessiveInt6>;
+
+// ---- Zero points ----
+
+// Unpacks chunks of INT8_ZP and INT8_ZP_G128. Numbers below 128 are those of INT8; above, a
+// bfloat16 of the exponent of 128 has the other seven bits as they are.
+template <WeightFormat kOfFormat>
+struct Int8Zp : Int8 {
+  using Scales = AffineScales;
+  static constexpr WeightFormat kFormat = kOfFormat;
+  static constexpr int64_t kScaleGroups = TraitsOf(kOfFormat).group / kWeightGroup;
+  static constexpr float kExcess = 1;  // times the zero point
+
+  static __m512 ExcessOf(const std::byte* scales) { return Scales::Zeros(scales); }
+
+  void Unpack(const std::byte* chunk, __m512i* vectors) const {
+    const __m512i bytes = _mm512_loadu_si512(chunk);
+    const __mmask64 above = _mm512_movepi8_mask(bytes);
+    const __m512i low = _mm512_mask_blend_epi8(above, _mm512_permutex2var_epi8(low0, bytes, low1),
+                                               _mm512_andnot_si512(sign, bytes));
+    const __m512i high = _mm512_mask_blend_epi8(
+        above, _mm512_permutex2var_epi8(high0, bytes, high1), _mm512_set1_epi8(0x43));
+    vectors[0] = _mm512_unpacklo_epi8(low, high);
+    vectors[1] = _mm512_unpackhi_epi8(low, high);
+  }
+
+  static void Put(int q, int64_t vector, int64_t word, std::byte* chunk) {
+    chunk[word / 8 * 16 + vector * 8 + word % 8] = static_cast<std::byte>(q);
+  }
+};
+
+// Unpacks chunks of INT4_ZP and INT4_ZP_G128.
+struct ExcessiveInt4Zp {
+  __m512i Of(__m512i bits) const {
+    return _mm512_ternarylogic_epi64(bits, mask, exponent, kMaskedOr);
+  }
+
+  const __m512i mask = _mm512_set1_epi16(0x000f);
+  const __m512i exponent = _mm512_set1_epi16(0x4300);
+};
+template <WeightFormat kOfFormat>
+struct Int4Zp : Int4Chunks<ExcessiveInt4Zp> {
+  using Scales = AffineScales;
+  static constexpr WeightFormat kFormat = kOfFormat;
+  static constexpr int64_t kScaleGroups = TraitsOf(kOfFormat).group / kWeightGroup;
+  static constexpr float kExcess = 1;  // times 128 and the zero point
+
+  static __m512 ExcessOf(const std::byte* scales) {
+    return _mm512_add_ps(Scales::Zeros(scales), _mm512_set1_ps(128));
+  }
+
+  static void Put(int q, int64_t vector, int64_t word, std::byte* chunk) {
+    chunk[word * 2 + vector / 2] |= static_cast<std::byte>(q << (vector % 2 * 4));
+  }
+};
 
 // ---- Numbers without an excess ----
 
@@ -228,7 +305,7 @@ struct SignedInt6 {
 };
 using Int6Numbers = Int6Chunks<SignedInt6>;
 
-// The codes of the formats that are packed so: calls function.operator()<Code, Numbers>() with that
+// The codes of the formats that are packed so, but for those with zero points: calls function.operator()<Code, Numbers>() with that
 // of `format`, and with its counterpart without an excess.
 template <class Function>
 decltype(auto) WithCode(WeightFormat format, const Function& function) {
@@ -244,12 +321,33 @@ decltype(auto) WithCode(WeightFormat format, const Function& function) {
   }
 }
 
+// Calls function.operator()<Code>() with the code of a format with zero points.
+template <class Function>
+decltype(auto) WithAffineCode(WeightFormat format, const Function& function) {
+  switch (format) {
+    case WeightFormat::kInt4Zp:
+      return function.template operator()<Int4Zp<WeightFormat::kInt4Zp>>();
+    case WeightFormat::kInt4ZpG128:
+      return function.template operator()<Int4Zp<WeightFormat::kInt4ZpG128>>();
+    case WeightFormat::kInt8Zp:
+      return function.template operator()<Int8Zp<WeightFormat::kInt8Zp>>();
+    default:
+      return function.template operator()<Int8Zp<WeightFormat::kInt8ZpG128>>();
+  }
+}
+
 // Bytes of a group of a panel, and of its scales.
 template <class Code, int kVectors>
 constexpr int64_t kGroupBytes =
     kVectors* kGroupPairs / Code::kVectorsOfChunk* Code::kLinesOfChunk * 64;
 template <class Code, int kVectors>
 constexpr int64_t kScalesBytes = kVectors* Code::Scales::kBytes;
+
+// Those of group `group`, counted from one that is the first with its scales.
+template <class Code, int kVectors>
+const std::byte* ScalesAt(const std::byte* scales, int64_t group) {
+  return scales + group / Code::kScaleGroups * kScalesBytes<Code, kVectors>;
+}
 
 }  // namespace
 }  // namespace sluice

@@ -8,9 +8,11 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "services/common/status.h"
 #include "services/gateway/anthropic/anthropic_api.h"
 #include "services/gateway/anthropic/error.h"
 #include "services/gateway/api/authorization.h"
+#include "services/gateway/batches/batch_paths.h"
 #include "services/gateway/json/json_text.h"
 #include "services/gateway/kserve/kserve_api.h"
 #include "services/gateway/openai/error.h"
@@ -31,7 +33,7 @@ http::Headers CorsHeaders(const std::string& allowed, const http::Request& reque
                            {"access-control-expose-headers", "x-request-id, retry-after"},
                            {"vary", "origin"}};
   if (request.method != "OPTIONS") return headers;
-  headers.emplace_back("access-control-allow-methods", "GET, POST");
+  headers.emplace_back("access-control-allow-methods", "GET, POST, DELETE");
   headers.emplace_back(
       "access-control-allow-headers",
       std::string(request.Header("access-control-request-headers").value_or("content-type")));
@@ -75,6 +77,7 @@ absl::Duration GraceIn(absl::string_view query) {
 
 absl::StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(GatewayOptions options) {
   std::unique_ptr<GatewayServer> gateway(new GatewayServer(std::move(options)));
+  if (absl::Status started = gateway->StartBatches(); !started.ok()) return started;
   const GatewayOptions& chosen = gateway->options_;
   absl::StatusOr<std::unique_ptr<http::Server>> server =
       http::Server::Start({.address = chosen.listen,
@@ -104,9 +107,22 @@ GatewayServer::GatewayServer(GatewayOptions options)
   AddRoutes();
 }
 
+// Before the server, whose connections ask for it.
+absl::Status GatewayServer::StartBatches() {
+  if (options_.batches.folder.empty()) return absl::OkStatus();
+  BatchOptions options = options_.batches;
+  options.limits.max_line_bytes = options_.limits.max_body_bytes;
+  absl::StatusOr<std::unique_ptr<BatchService>> batches = BatchService::Start(
+      std::move(options),
+      [this](std::shared_ptr<http::Exchange> exchange) { router_.Serve(std::move(exchange)); });
+  if (!batches.ok()) return Annotate(batches.status(), "--batch_dir");
+  batches_ = *std::move(batches);
+  return absl::OkStatus();
+}
+
 GatewayServer::~GatewayServer() {
-  if (server_ == nullptr) return;
-  server_->Shutdown(options_.drain_timeout);
+  if (server_ != nullptr) server_->Shutdown(options_.drain_timeout);
+  if (batches_ != nullptr) batches_->Shutdown();
   backend_.Shutdown();
   body_reader_.Shutdown();
   server_.reset();  // its loops use the backend to their end
@@ -126,6 +142,7 @@ void GatewayServer::AddRoutes() {
   openai::AddRoutes(router_, context_);
   openai::AddTextRoutes(router_, context_);
   anthropic::AddRoutes(router_, context_);
+  AddBatchRoutes(router_, context_, [this] { return batches_.get(); });
   kserve::AddRoutes(router_, context_);
   AddOpenApiRoute(router_);
   AddPageRoutes(router_, context_, options_.page);

@@ -20,6 +20,7 @@
 #include "services/gateway/api/output_styles.h"
 #include "services/gateway/backend/backend.h"
 #include "services/gateway/backend/vocabulary.h"
+#include "services/gateway/batches/batch_service.h"
 #include "services/gateway/budgets.h"
 #include "services/gateway/http/memory_budget.h"
 #include "services/gateway/http/origin_policy.h"
@@ -47,6 +48,8 @@ struct GatewayOptions {
   // How calls of tools are found in what a model writes; as its chat template tells where unset.
   std::optional<ToolFormat> tool_format;
   PageOptions page;
+  // Without a folder there are no files and batches.
+  BatchOptions batches;
   // As far as the next two allow.
   http::Limits limits;
   uint64_t memory_bytes = uint64_t{1} << 30;  // that this process may take
@@ -60,7 +63,7 @@ struct GatewayOptions {
 
 class GatewayServer {
  public:
-  // Statuses of http::Server::Start.
+  // Statuses of http::Server::Start and of BatchService::Start.
   static absl::StatusOr<std::unique_ptr<GatewayServer>> Start(GatewayOptions options);
   // Accepts no more, and lets answers under way finish for `drain_timeout`.
   ~GatewayServer();
@@ -72,6 +75,7 @@ class GatewayServer {
  private:
   explicit GatewayServer(GatewayOptions options);
 
+  absl::Status StartBatches();
   void AddRoutes();
   void ServeHealth(std::shared_ptr<http::Exchange> exchange);
   std::string MetricsText();
@@ -92,6 +96,7 @@ class GatewayServer {
   RefusedCalls refused_calls_;
   const ApiContext context_;
   http::Router router_;
+  std::unique_ptr<BatchService> batches_;  // null: there are none
   absl::Mutex mutex_;
   SteadyTime last_served_ ABSL_GUARDED_BY(mutex_);  // that an orchestrator said so
   std::unique_ptr<http::Server> server_;

@@ -120,6 +120,10 @@ absl::StatusOr<gateway::GatewayOptions> OptionsOf(const OptionValues& values) {
   absl::StatusOr<gateway::PageOptions> page = gateway::PageOptionsOf(values);
   if (!page.ok()) return page.status();
   options.page = *std::move(page);
+  options.batches.folder = values.Get<std::string>("batch_dir");
+  options.batches.token_file = values.Get<std::string>("batch_token_file");
+  options.batches.max_running_lines = values.Get<int>("batch_concurrency");
+  options.batches.quota_bytes = static_cast<uint64_t>(values.Get<int>("batch_quota_mib")) << 20;
   options.limits.max_connections = values.Get<int>("max_connections");
   options.limits.max_body_bytes = static_cast<uint64_t>(values.Get<int>("max_body_mib")) << 20;
   options.limits.header_timeout = values.Get<absl::Duration>("header_timeout");

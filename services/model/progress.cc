@@ -3,11 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <cstdint>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "services/model/shown_bar.h"
+#include "services/process/stderr_writer.h"
 
 namespace sluice {
 namespace {
@@ -22,7 +23,11 @@ ProgressOptions OnStderr(std::string what) {
   return {
       .what = std::move(what),
       .terminal = ProgressBarsAllowed() && isatty(STDERR_FILENO) == 1,
-      .write = [](std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); },
+      .write =
+          [](std::string_view text) {
+            uint64_t lost = 0;
+            StderrWriter::Get().Write({text.data(), text.size()}, &lost);
+          },
       .now = [] { return std::chrono::steady_clock::now(); },
       .columns = [] { return TerminalColumns(STDERR_FILENO); },
   };

@@ -24,7 +24,7 @@ struct ProgressOptions {
 
 class Progress {
  public:
-  // Writes to stderr; a bar where that is a terminal.
+  // Writes to stderr, whose reader it never waits for; a bar where that is a terminal.
   explicit Progress(std::string what);
 
   explicit Progress(ProgressOptions options);

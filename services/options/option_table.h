@@ -116,6 +116,21 @@ inline constexpr std::array kOptions = {
                   "more are answered 413.")
         .Default("16")
         .From(1, 56),
+    TextOption(
+        "batch_dir", kGateway | kUp, "DIR",
+        "Folder for the files and batches of /v1/files and /v1/batches, made where its parent "
+        "is there; one gateway uses it at a time. Default: none, and neither are they."),
+    TextOption(
+        "batch_token_file", kGateway | kUp, "FILE",
+        "API key with which lines of batches run, where the orchestrator asks for keys; read "
+        "again for each line. Its tenant is whom they run for."),
+    IntegerOption("batch_concurrency", kGateway | kUp, "N", "Lines of batches that run at a time.")
+        .Default("32")
+        .From(1, 4096),
+    IntegerOption("batch_quota_mib", kGateway | kUp, "M",
+                  "MiB that the files of one API key may take in --batch_dir.")
+        .Default("1024")
+        .From(1, 1 << 24),
     DurationOption("header_timeout", kGateway, "For a request's headers to come.")
         .Default("10s")
         .Above(0, 86400),
@@ -236,7 +251,8 @@ inline constexpr std::array kOptions = {
                  "Part of a GPU's memory that weights, keys and values may take together with "
                  "--kv_cache_mib=0; less where several shards share the GPU.")
         .Default("0.8"),
-    IntegerOption("block_size", kShard, "N", "Positions in a block of the KV cache.")
+    IntegerOption("block_size", kShard, "N",
+                  "Positions in a block of the KV cache; 64 of models with recurrent layers.")
         .Default("16")
         .AnyInteger(),
     // --- The processes that a replica is made of ---

@@ -1,4 +1,4 @@
-// Writes lines to stderr and never waits for its reader. A pipe, terminal or socket whose reader is
+// Writes lines, and bars of progress, to stderr and never waits for its reader. A pipe, terminal or socket whose reader is
 // slow receives the lines that fit its buffer; later lines are dropped and counted. Files receive
 // every line. Thread-safe.
 #pragma once

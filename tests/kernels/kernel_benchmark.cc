@@ -32,7 +32,8 @@ constexpr char kHelp[] =
     "  --only=KINDS        of gemv, draft (5 rows), batch (16 rows), gemm (512 rows), attention,\n"
     "                      rows, ceilings; by comma; default: all\n"
     "  --rows=ROWS         of products, instead of one, 5, 16 and 512; by comma\n"
-    "  --formats=FORMATS   of f32, bf16, int8, int6, int4, fp8; by comma; default: all\n"
+    "  --formats=FORMATS   such as bf16, int4-zp-g128; by comma; default: f32, bf16, int8,\n"
+    "                      int6, int4, fp8\n"
     "  --models=MODELS     of smollm2-360m, tinyllama-1.1b, llama3.1-8b; by comma; default: all\n"
     "  --instructions=NAME of the products: auto, portable, avx512_bf16, amx_bf16; default: auto\n"
     "  --json              a JSON object a line instead of a table\n";
@@ -83,11 +84,12 @@ std::vector<int64_t> NumbersOf(const std::string& list) {
 }
 
 std::vector<WeightFormat> FormatsOf(const std::string& list) {
-  static const std::vector<std::string> kNames = {"f32", "bf16", "int8", "int4", "fp8", "int6"};
+  std::vector<std::string> names;
+  for (const WeightFormatTraits& traits : kWeightFormats) names.emplace_back(traits.flag);
   std::vector<WeightFormat> formats;
-  for (const std::string& name : Among(list, kNames)) {
-    const auto index = std::find(kNames.begin(), kNames.end(), name) - kNames.begin();
-    formats.push_back(static_cast<WeightFormat>(index));
+  for (const std::string& name : Among(list, names)) {
+    const auto index = std::find(names.begin(), names.end(), name) - names.begin();
+    formats.push_back(kWeightFormats[index].format);
   }
   return formats;
 }

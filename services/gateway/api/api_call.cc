@@ -30,8 +30,12 @@ ApiCall::ApiCall(Tracer* tracer, std::shared_ptr<http::Exchange> exchange)
     : exchange_(std::move(exchange)),
       id_(IdOf(exchange_->request())),
       span_(tracer, exchange_->request()),
-      caller_{&exchange_->loop(), AuthorizationOf(exchange_->request()).value_or(kInvalid),
-              span_.context(), id_} {}
+      caller_{&exchange_->loop(),
+              AuthorizationOf(exchange_->request()).value_or(kInvalid),
+              span_.context(),
+              id_,
+              exchange_->request().tenant,
+              exchange_->request().cache_scope} {}
 
 absl::StatusOr<nlohmann::json> ApiCall::Body() const { return ParseJson(request().body); }
 

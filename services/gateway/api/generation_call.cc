@@ -114,6 +114,9 @@ void GenerationCall::TokenizeBadWord(size_t index) {
 void GenerationCall::Generate(std::vector<v1::GenerateRequest> requests) {
   for (v1::GenerateRequest& request : requests) {
     if (request.request_id().empty()) request.set_request_id(call_.id());
+    if (const std::string& scope = call_.caller().cache_scope; !scope.empty()) {
+      request.set_cache_salt(absl::StrCat(scope, ":", request.cache_salt()));
+    }
     // What the text must keep besides concerns answers that are no calls.
     if (calls_constraint_.has_value() && (must_call() || !request.has_constraint())) {
       *request.mutable_constraint() = *calls_constraint_;

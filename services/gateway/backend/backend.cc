@@ -19,6 +19,7 @@ namespace sluice::gateway {
 namespace {
 
 constexpr char kAuthorizationKey[] = "authorization";
+constexpr char kTenantKey[] = "sluice-tenant";
 constexpr char kNoAuthorization[] = "invalid";  // of no scheme: refused wherever tokens count
 
 // What a unary call may take once it is made; scoring a long text is the slowest.
@@ -115,6 +116,7 @@ void Backend::Prepare(grpc::ClientContext& context, const Caller& caller) {
       context.AddMetadata(kAuthorizationKey, kNoAuthorization);
     }
   }
+  if (!caller.tenant.empty()) context.AddMetadata(kTenantKey, caller.tenant);
   if (caller.trace.has_value()) {
     // Without its trace a call is as good.
     AddMetadata(context, kTraceParentKey, caller.trace->ToTraceParent()).IgnoreError();

@@ -46,6 +46,9 @@ struct Caller {
   // What the call is made as a part of, passed on as it is.
   std::optional<TraceContext> trace;
   std::string request_id;  // for the log
+  // As http::Request has them; empty: none.
+  std::string tenant = {};
+  std::string cache_scope = {};
 };
 
 class Session;

@@ -171,6 +171,7 @@ std::shared_ptr<Call> Session::Start(const Caller& caller, const v1::GenerateReq
   v1::StartCall& start = *command.mutable_start();
   request.SerializeToString(start.mutable_request());
   start.set_authorization(caller.authorization);
+  start.set_sluice_tenant(caller.tenant);
   if (caller.trace.has_value()) {
     start.set_traceparent(caller.trace->ToTraceParent());
     start.set_tracestate(caller.trace->state);

@@ -23,6 +23,11 @@ struct Request {
   std::string body;
   bool keep_alive = true;  // the connection may serve another request
   bool chunked = true;     // the client understands chunked transfer (HTTP/1.1)
+  // Of a request that this process makes itself (services/gateway/batches), never a client's: the
+  // tenant that it is made for where callers do not show who they are, and whose prompts alone its
+  // prompts may share kept prefixes with.
+  std::string tenant;
+  std::string cache_scope;
 
   // The first header of this (lower-case) name.
   std::optional<absl::string_view> Header(absl::string_view name) const;

@@ -65,6 +65,13 @@ json BodySchema(const ApiPath& path) {
   return schema;
 }
 
+// "model" of "/v1/models/{model}"; empty where there is none.
+std::string VariableOf(absl::string_view path) {
+  const size_t begin = path.find('{');
+  if (begin == absl::string_view::npos) return "";
+  return std::string(path.substr(begin + 1, path.find('}') - begin - 1));
+}
+
 json OperationOf(const ApiPath& path) {
   json operation = {{"summary", path.summary},
                     {"tags", json::array({path.group})},
@@ -72,11 +79,10 @@ json OperationOf(const ApiPath& path) {
                      {{"200", {{"description", "The answer."}}},
                       {"4XX", {{"description", "A fault of the request, by parameter."}}},
                       {"5XX", {{"description", "The pipeline does not serve for now."}}}}}};
-  if (absl::StrContains(path.path, "{model}")) {
-    operation["parameters"] = json::array({{{"name", "model"},
-                                            {"in", "path"},
-                                            {"required", true},
-                                            {"schema", {{"type", "string"}}}}});
+  const std::string name = VariableOf(path.path);
+  if (!name.empty()) {
+    operation["parameters"] = json::array(
+        {{{"name", name}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}}}}});
   }
   if (path.check == nullptr) return operation;
   operation["requestBody"] = {{"required", true},

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/strip.h"
 #include "services/gateway/anthropic/message_request.h"
+#include "services/gateway/batches/batch_service.h"
 #include "services/gateway/json/json_text.h"
 #include "services/gateway/json/object_reader.h"
 #include "services/gateway/openai/chat_request.h"
@@ -49,6 +50,7 @@ constexpr const char* kMessageProbes[] = {
 };
 
 constexpr char kOpenAi[] = "OpenAI's API";
+constexpr char kBatches[] = "Files and batches";
 constexpr char kAnthropic[] = "Anthropic's API";
 constexpr char kTexts[] = "Token ids and scores";
 constexpr char kServer[] = "The server";
@@ -63,6 +65,22 @@ constexpr ApiPath kPaths[] = {
     {"POST", "/v1/responses", kOpenAi,
      "Answers an input of text or items, whole or streamed; nothing is stored.",
      Check<openai::ReadResponseRequest>, kResponseProbes},
+    {"POST", "/v1/files", kBatches,
+     "Stores a file of lines for a batch: a form (`multipart/form-data`) with `purpose`, which is "
+     "`batch`, and `file`. Needs `--batch_dir`, as do the others of this section."},
+    {"GET", "/v1/files", kBatches,
+     "The files of this API key, newest first: `?purpose=batch_output&limit=20&after=ID`."},
+    {"GET", "/v1/files/{file_id}", kBatches, "What is known of a file."},
+    {"GET", "/v1/files/{file_id}/content", kBatches, "The file itself."},
+    {"DELETE", "/v1/files/{file_id}", kBatches,
+     "Deletes a file; not one that a batch still reads."},
+    {"POST", "/v1/batches", kBatches, "Runs the lines of a file.", Check<ReadBatchRequest>},
+    {"GET", "/v1/batches", kBatches,
+     "The batches of this API key, newest first: `?limit=20&after=ID`."},
+    {"GET", "/v1/batches/{batch_id}", kBatches,
+     "A batch: its status, how many lines are done, and the files of its results."},
+    {"POST", "/v1/batches/{batch_id}/cancel", kBatches,
+     "Ends a batch; results that are there stay."},
     {"POST", "/v1/messages", kAnthropic, "Answers a conversation, whole or streamed.",
      Check<anthropic::ReadMessageRequest>, kMessageProbes},
     {"POST", "/v1/messages/count_tokens", kAnthropic,

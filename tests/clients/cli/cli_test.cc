@@ -65,6 +65,7 @@ const std::map<std::string, Names>& FlagsOfCommands() {
         {"generate", prompt + sampling + server},
         {"chat", Names{"system"} + sampling + model + server},
         {"score", score + model + server},
+        {"batch", Names{"out", "concurrency"} + model + server},
         {"bench", load + parameters + model + server},
         {"prefer", Names{"policy", "reference", "pairs", "beta", "json", "timeout"} +
                        Names(server.begin() + 1, server.end())},
@@ -129,10 +130,11 @@ TEST(CliTest, RefusesUnknownCommandsNamingWhatExists) {
     FakeEnvironment fake;
     EXPECT_EQ(fake.Run(arguments), 2);
     EXPECT_THAT(fake.out.str(), IsEmpty());
-    EXPECT_EQ(fake.err.str(),
-              "sluice: unknown command \"serve\"; there are run, up, generate, chat, "
-              "chat-template, score, prefer, tokenize, detokenize, pull, quantize, plan, bench, "
-              "status, top, token, health, help, version\n");
+    EXPECT_EQ(
+        fake.err.str(),
+        "sluice: unknown command \"serve\"; there are run, up, generate, chat, "
+        "chat-template, score, batch, prefer, tokenize, detokenize, pull, quantize, plan, bench, "
+        "status, top, token, health, help, version\n");
   }
 }
 

@@ -228,6 +228,8 @@ TEST(ProcessPlanTest, HandsOptionsOnToTheProcessesThatHaveThem) {
   const std::vector<std::string> lines = CommandLines(Flags({{"cors_origin", "*"},
                                                              {"tool_parser", "none"},
                                                              {"max_body_mib", "2"},
+                                                             {"batch_dir", "/b"},
+                                                             {"batch_token_file", "/t"},
                                                              {"max_model_len", "64"},
                                                              {"chat_template", "t.jinja"},
                                                              {"api_key", "secret"}}),
@@ -238,6 +240,7 @@ TEST(ProcessPlanTest, HandsOptionsOnToTheProcessesThatHaveThem) {
   EXPECT_THAT(lines[5], HasSubstr(" --cors_origin *"));
   EXPECT_THAT(lines[5], HasSubstr(" --tool_parser none"));
   EXPECT_THAT(lines[5], HasSubstr(" --max_body_mib 2"));
+  EXPECT_THAT(lines[5], HasSubstr(" --batch_dir /b --batch_token_file /t"));
   for (const std::string& line : lines) {
     EXPECT_THAT(line, Not(HasSubstr("secret")));  // command lines are seen by others
     if (&line != &lines[0]) EXPECT_THAT(line, Not(HasSubstr("t.jinja")));

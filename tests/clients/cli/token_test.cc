@@ -75,12 +75,19 @@ TEST(EnvironmentTest, NamesSluiceEndpointWhereItIsNoAddress) {
   fake.environment.endpoint = "nowhere";
   EXPECT_EQ(fake.Run({"generate", "Once"}), 1);
   EXPECT_THAT(fake.err.str(), HasSubstr("SLUICE_ENDPOINT: "));
+  EXPECT_EQ(fake.Run({"health"}), 1);
+  EXPECT_THAT(fake.err.str(), HasSubstr("SLUICE_ENDPOINT: "));
+  fake.environment.endpoint = "a:1,b:2";
+  EXPECT_EQ(fake.Run({"health"}), 1);
+  EXPECT_THAT(fake.err.str(), HasSubstr("SLUICE_ENDPOINT names several addresses"));
 }
 
 TEST(EnvironmentTest, TakesOneKeyAlone) {
   FakeEnvironment fake;
-  EXPECT_EQ(fake.Run({"generate", "--api_key", "a", "--token_file", "b", "Once"}), 1);
-  EXPECT_THAT(fake.err.str(), HasSubstr("--api_key and --token_file were both given"));
+  EXPECT_EQ(fake.Run({"generate", "--api_key", "a", "--token_file", "b", "Once"}), 2);
+  EXPECT_THAT(fake.err.str(), HasSubstr("--token_file: it and --api_key were both given"));
+  EXPECT_EQ(fake.Run({"generate", "--api_key=", "Once"}), 2);
+  EXPECT_THAT(fake.err.str(), HasSubstr("--api_key: it is empty"));
 }
 
 }  // namespace

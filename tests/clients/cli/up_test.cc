@@ -329,11 +329,19 @@ TEST(HealthProbeTest, WaitsForEachOfSeveral) {
 }
 
 TEST_F(UpTest, RefusesOptionsThatLackOrExcludeAnother) {
-  for (const char* flag : {"--cors_origin", "--tool_parser", "--max_body_mib"}) {
+  for (const char* flag :
+       {"--cors_origin", "--tool_parser", "--max_body_mib", "--http_hosts", "--batch_dir"}) {
     EXPECT_EQ(Up({flag, flag == std::string("--tool_parser") ? "none" : "2"}), 2);
     EXPECT_THAT(fake_.err.str(),
                 HasSubstr(absl::StrCat(flag, " is about HTTP, which needs --http_port")));
   }
+  for (const char* flag : {"--batch_token_file", "--batch_concurrency", "--batch_quota_mib"}) {
+    EXPECT_EQ(Up({flag, "2"}), 2);
+    EXPECT_THAT(fake_.err.str(),
+                HasSubstr(absl::StrCat(flag, " is about batches, which need --batch_dir")));
+  }
+  EXPECT_EQ(Up({"--http_port", "0", "--batch_dir", "b", "--tokens", "t"}), 2);
+  EXPECT_THAT(fake_.err.str(), HasSubstr("--batch_dir with --tokens needs --batch_token_file"));
   EXPECT_EQ(Up({"--api_key", "a", "--tokens", "b"}), 2);
   EXPECT_THAT(fake_.err.str(), HasSubstr("--api_key and --tokens were both given"));
   EXPECT_EQ(Up({"--api_key="}), 2);

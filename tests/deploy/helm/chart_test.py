@@ -82,6 +82,21 @@ MATRIX = {
                                     "otlp.collectors[0].namespaceSelector.matchLabels.app=otel"],
     "renewal": ["certificates.renew=7"],
     "names": ["podLabels.team=a", "podAnnotations.note=b", "nodeSelector.zone=c", "priorityClassName=high"],
+    "an ingress for HTTP": ["ingress.enabled=true", "ingress.http.host=api.example", "ingress.http.tlsSecret=tls"],
+    "both ingresses": ["ingress.enabled=true", "ingress.host=sluice.example", "ingress.http.host=api.example"],
+    "what every chart has": ["nameOverride=llm", "affinity.nodeAffinity.note=x", "extraEnv[0].name=A", "extraEnv[0].value=b",
+                             "extraVolumes[0].name=ca", "extraVolumes[0].secret.secretName=demo-llm-tokens",
+                             "extraVolumeMounts[0].name=ca", "extraVolumeMounts[0].mountPath=/ca", "otlp.endpoint=http://otel:4317"],
+    "what every chart has, services": ["layout=services", "fullnameOverride=llm", "model.tensorParallel=2", "ranks.placement=pods",
+                                       "affinity.nodeAffinity.note=x", "extraEnv[0].name=A", "extraEnv[0].value=b",
+                                       "extraVolumes[0].name=ca", "extraVolumes[0].secret.secretName=llm-tokens",
+                                       "extraVolumeMounts[0].name=ca", "extraVolumeMounts[0].mountPath=/ca"],
+    "a chat template": ["model.chatTemplate=text of {{ messages }}", "model.maxModelLen=64", "threads.all=3", "cpus.all=0-2"],
+    "a chat template of services": ["layout=services", "model.chatTemplate=text of {{ messages }}", "model.maxModelLen=64",
+                                    "threads.shard=3", "cpus.sampler=1-2", "threads.gateway=2"],
+    "batches": ["gateway.batches.persistentVolumeClaim=batches", "gateway.batches.tokenSecret=demo-sluice-tokens"],
+    "batches beside the pipeline": ["gateway.placement=sidecar", "gateway.batches.persistentVolumeClaim=batches",
+                                    "gateway.batches.tokenSecret=demo-sluice-tokens"],
     "no policies": ["networkPolicy.enabled=false", "podDisruptionBudget.enabled=false"],
 }
 
@@ -116,6 +131,14 @@ REFUSED = [
     (["keda.enabled=true"], "keda.prometheus the address of a Prometheus"),
     (["metrics.enabled=false", "metrics.podMonitor.enabled=true"], "metrics.enabled is false; accepted: both true"),
     (["ingress.enabled=true"], "ingress.host is empty"),
+    (["ingress.enabled=true", "ingress.host=a", "ingress.http.host=a"], "accepted: two names"),
+    (["ingress.enabled=true", "ingress.http.host=a", "gateway.enabled=false"], "ingress.http.host is set and gateway.enabled is false"),
+    (["gateway.batches.persistentVolumeClaim=a"], "gateway.batches.tokenSecret is empty"),
+    (["layout=services", "cpus.shard=0-1", "model.tensorParallel=2"], "cpus.shard is set for several ranks in one pod"),
+    (["threads.shard=2"], "threads.shard is set with layout single; accepted: threads.all"),
+    (["layout=services", "cpus.all=1-2"], "cpus.all is set with layout services"),
+    (["cpus.all=one"], "cpus.all"),
+    (["podDisruptionBudget.maxUnavailable=0"], "podDisruptionBudget.maxUnavailable"),
     (["gateway.placement=beside"], "gateway.placement"),
     (["gateway.placement=sidecar", "layout=services"], "accepted: deployment, or sidecar with layout single"),
     (["gateway.enabled=false", "gatewayApi.httpHostnames={a.example}"], "accepted: no names, or gateway.enabled true"),
@@ -287,6 +310,54 @@ class ChartTest(unittest.TestCase):
             return next(m["spec"]["egress"] for m in render(values) if m["metadata"]["name"] == "demo-sluice-dns")
         self.assertEqual([sorted(peer) for peer in egress([])[0]["to"]], [["namespaceSelector", "podSelector"], ["ipBlock"]])
         self.assertNotIn("to", egress(["networkPolicy.dns=null"])[0])
+
+    def test_a_default_install_can_be_drained(self):
+        def budget(values):
+            return next(m["spec"] for m in render(values) if m["kind"] == "PodDisruptionBudget")
+        self.assertEqual(budget([])["maxUnavailable"], 1)
+        self.assertNotIn("minAvailable", budget([]))
+        kept = budget(["replicas=3", "podDisruptionBudget.minAvailable=2"])
+        self.assertEqual(kept["minAvailable"], 2)
+        self.assertNotIn("maxUnavailable", kept)
+
+    def test_http_has_an_ingress_of_its_own(self):
+        def ingresses(values):
+            return {m["metadata"]["name"]: m for m in render(["ingress.enabled=true", *values]) if m["kind"] == "Ingress"}
+        both = ingresses(["ingress.host=a.example", "ingress.http.host=b.example"])
+        protocols = {name: m["metadata"]["annotations"]["nginx.ingress.kubernetes.io/backend-protocol"] for name, m in both.items()}
+        self.assertEqual(protocols, {"demo-sluice": "GRPCS", "demo-sluice-http": "HTTPS"})
+        backend = both["demo-sluice-http"]["spec"]["rules"][0]["http"]["paths"][0]["backend"]["service"]
+        self.assertEqual(backend, {"name": "demo-sluice-gateway", "port": {"name": "https"}})
+        self.assertEqual(set(ingresses(["ingress.http.host=b.example"])), {"demo-sluice-http"})
+
+    def test_every_pod_has_what_is_asked_for_all(self):
+        for name in ("what every chart has", "what every chart has, services"):
+            for workload in rules.workloads(render(MATRIX[name])):
+                spec = rules.pod_of(workload)["spec"]
+                self.assertEqual(spec["affinity"], {"nodeAffinity": {"note": "x"}}, workload["metadata"]["name"])
+                for container in spec["containers"]:
+                    self.assertIn({"name": "A", "value": "b"}, container["env"], container["name"])
+                    self.assertIn({"name": "ca", "mountPath": "/ca"}, container["volumeMounts"], container["name"])
+
+    def test_the_name_is_chosen(self):
+        names = {m["metadata"]["name"] for m in render(["nameOverride=llm"])}
+        self.assertTrue(all(name.startswith("demo-llm") for name in names), names)
+        self.assertTrue(all(m["metadata"]["name"].startswith("x") for m in render(["fullnameOverride=x"])))
+
+    def test_processes_have_the_threads_template_and_length_that_are_theirs(self):
+        def arguments(values):
+            return {c["name"]: c["args"] for w in rules.workloads(render(values)) for c in rules.pod_of(w)["spec"]["containers"]}
+        template = "--chat_template=/etc/sluice/chat-template/chat_template.jinja"
+        single = arguments(MATRIX["a chat template"])["sluice"]
+        self.assertLessEqual({template, "--max_model_len=64", "--threads=3", "--cpus=0-2"}, set(single))
+        services = arguments(MATRIX["a chat template of services"])
+        self.assertEqual({name for name, args in services.items() if template in args}, {"tokenizer"})
+        self.assertEqual({name for name, args in services.items() if "--max_model_len=64" in args}, {"orchestrator"})
+        self.assertEqual({name for name, args in services.items() if "--threads=3" in args}, {"rank-0"})
+        self.assertEqual({name for name, args in services.items() if "--cpus=1-2" in args}, {"sampler"})
+        self.assertIn("--threads=2", services["gateway"])
+        maps = [m for m in render(MATRIX["a chat template"]) if m["kind"] == "ConfigMap"]
+        self.assertEqual([m["data"] for m in maps], [{"chat_template.jinja": "text of {{ messages }}"}])
 
     def test_of_several_gateways_one_at_a_time_may_be_moved(self):
         def budgets(values):

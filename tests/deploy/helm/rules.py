@@ -97,6 +97,7 @@ def what_is_named_exists(manifests):
     secrets = {m["metadata"]["name"] for m in manifests if m["kind"] == "Secret"}
     secrets |= {m["spec"]["secretName"] for m in manifests if m["kind"] == "Certificate"}
     accounts = {m["metadata"]["name"] for m in manifests if m["kind"] == "ServiceAccount"}
+    maps = {m["metadata"]["name"] for m in manifests if m["kind"] == "ConfigMap"}
     services = {m["metadata"]["name"] for m in manifests if m["kind"] == "Service"}
     services |= {m["metadata"]["name"] for m in manifests if m["kind"] == "LeaderWorkerSet"}
     for workload in workloads(manifests):

@@ -31,6 +31,8 @@ class Browser:
         if dark:
             arguments.append("--force-dark-mode")
         options = {"binary": CHROMIUM, "args": arguments}
+        if width < 500:  # the narrowest window; phones are narrower
+            options["mobileEmulation"] = {"deviceMetrics": {"width": width, "height": height, "pixelRatio": 1}}
         capabilities = {"alwaysMatch": {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}}
         self.session = self._wait_for_driver(capabilities)
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 
 from served import Served
@@ -14,15 +15,17 @@ from served import Served
 BIN = sys.argv[1]
 NPM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "npm")
 served = None
+folder = tempfile.TemporaryDirectory()  # of batches
 
 
 def setUpModule():
     global served
-    served = Served(BIN, "--demo")
+    served = Served(BIN, "--demo", "--batch_dir", os.path.join(folder.name, "batches"))
 
 
 def tearDownModule():
     served.stop()
+    folder.cleanup()
 
 
 class NpmTest(unittest.TestCase):

@@ -8,6 +8,7 @@ With --screenshots it writes the pictures that README shows.
 import hashlib
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -53,6 +54,7 @@ class PageCase(unittest.TestCase):
             self.page.screenshot(os.path.join(PICTURES, f"page-{name}.png"))
 
     def write(self, seed="2", tokens="120"):
+        self.page.script("document.getElementById('settings').open = true")
         self.page.fill("#seed", seed)
         self.page.fill("#max_tokens", tokens)
         self.page.click("#ignore_eos")
@@ -70,7 +72,8 @@ class PageTest(PageCase):
             "prompt": "Once upon a time there was a king who", "max_tokens": 120, "temperature": 0.7, "seed": 2,
             "ignore_eos": True}).json["choices"][0]["text"]
         self.assertEqual(self.page.text(".output .text"), "Once upon a time there was a king who" + expected)
-        self.assertIn("120 tokens after", self.page.text(".output .facts"))
+        self.assertIn("10 prompt + 120 generated tokens", self.page.text(".output .facts"))
+        self.assertIn("finish reason: length", self.page.text(".output .facts"))
         self.page.hover(".token[data-index='7']")
         self.page.wait("!document.getElementById('alternatives').hidden")
         self.assertGreaterEqual(self.page.script("return document.querySelectorAll('#alternatives button').length"), 5)
@@ -81,6 +84,42 @@ class PageTest(PageCase):
         self.page.script("[...document.querySelectorAll('#alternatives button')].find(b => !b.className).click()")
         self.wait_until_written()
         self.assertEqual(self.page.script("return document.querySelector('.output .text').children[8].textContent"), other)
+
+    def test_colours_tokens_by_rank(self):
+        self.write(tokens="60")
+        self.wait_until_written()
+        logprobs = call(served.address, "POST", "/v1/completions", {
+            "prompt": "Once upon a time there was a king who", "max_tokens": 60, "temperature": 0.7, "seed": 2,
+            "ignore_eos": True, "logprobs": 10}).json["choices"][0]["logprobs"]
+        ranks = [sum(other > own for text, other in top.items() if text != token) + 1
+                 for token, own, top in zip(logprobs["tokens"], logprobs["token_logprobs"], logprobs["top_logprobs"])]
+        expected = ["rank-11" if rank > 10 else "rank-4" if rank > 3 else "rank-2" if rank > 1 else "" for rank in ranks]
+        self.assertGreater(expected.count(""), 20)
+        self.assertEqual(self.page.script(
+            "return [...document.querySelectorAll('.token')].map(t => (t.className.match(/rank-\\d+/) ?? [''])[0])"), expected)
+
+    def test_copies_the_text_and_the_request(self):
+        self.page.script("navigator.clipboard.writeText = async (text) => { window.clipboard = text; };")
+        self.page.fill("#prompt", "It's a king's \"tale\"")
+        self.write(tokens="20")
+        self.wait_until_written()
+        self.page.click(".output .copy")
+        self.page.wait("document.querySelector('.output .copied').textContent === 'Copied'")
+        text = self.page.script("return window.clipboard")
+        self.assertEqual(text, self.page.text(".output .text"))
+        self.page.click(".output .copy-curl")
+        command = self.page.script("return window.clipboard")
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+        self.assertEqual("It's a king's \"tale\"" + json.loads(done.stdout)["choices"][0]["text"], text, command)
+
+    def test_explains_every_option(self):
+        self.page.script("document.querySelector('details.more').open = true")
+        self.page.wait("document.querySelectorAll('#sampling input').length > 15")
+        self.assertEqual(self.page.script(
+            "return [...document.querySelectorAll('.option')].filter(o => !o.querySelector('.help + p')?.textContent)"
+            ".map(o => o.querySelector('input').id)"), [])
+        self.page.click("[aria-label='About Temperature']")
+        self.assertFalse(self.page.script("return document.getElementById('help-temperature').hidden"))
 
     def test_stops_and_goes_on_by_keyboard(self):
         self.page.fill("#max_tokens", "400")
@@ -140,8 +179,14 @@ class PageTest(PageCase):
             self.page.fill("#max_tokens", "20")
             self.page.click("#start")
             self.wait_until_written()
+        self.picture("chat")
         turns = self.page.script("return [...document.querySelectorAll('.turn')].map(t => t.classList[1])")
         self.assertEqual(turns, ["user", "assistant", "user"])
+        order = self.page.script("return ['.turn:last-child', '.output', '#prompt']"
+                                 ".map(s => document.querySelector(s).getBoundingClientRect().top)")
+        self.assertEqual(order, sorted(order))
+        self.page.click("#new-chat")
+        self.assertEqual(self.page.script("return document.querySelectorAll('.turn, .token').length"), 0)
 
     def test_says_why_a_request_is_refused(self):
         self.page.fill("#prompt", "")
@@ -158,6 +203,7 @@ class PageTest(PageCase):
         self.write(seed="5", tokens="450")
         self.page.click("nav a[href='#pipeline']")
         self.page.wait("document.querySelectorAll('.process').length === 7")
+        self.page.wait("Number(document.querySelector('#figures dd').textContent) > 0")
         self.page.script("""
             window.reds = 0;
             new MutationObserver(() => { window.reds += document.querySelectorAll('.process.lost').length; })
@@ -183,6 +229,8 @@ class PageTest(PageCase):
         self.page.click("#start")
         self.page.click("nav a[href='#cache']")
         self.page.wait("document.querySelectorAll('#ledger tbody tr').length === 2")
+        self.page.wait("Number(document.querySelector('#ledger tbody td:nth-child(4)').textContent) > 40")
+        self.assertLessEqual(self.page.script("const l = document.querySelector('.ledger'); return l.scrollWidth - l.clientWidth"), 0)
         self.page.script("document.querySelector('#ledger tbody tr').focus()")
         self.assertEqual(self.page.script("return document.querySelectorAll('#ledger tr.chosen').length"), 1)
         self.picture("cache")
@@ -227,7 +275,7 @@ class KeyTest(unittest.TestCase):
         self.page.fill("#max_tokens", "5")
         self.page.click("#ignore_eos")
         self.page.click("#start")
-        self.page.wait("document.querySelector('.output .facts').textContent.includes('5 tokens')")
+        self.page.wait("document.querySelector('.output .facts').textContent.includes('5 generated tokens')")
         # It is the tab's, and survives a reload; forgotten, it is asked for again.
         self.page.open(f"http://{self.served.address}/")
         self.page.wait("document.querySelector('.served.serving')")
@@ -238,12 +286,22 @@ class KeyTest(unittest.TestCase):
 
 
 class PhoneTest(PageCase):
-    window = {"width": 500, "height": 900, "dark": True}
+    window = {"width": 390, "height": 844, "dark": True}
+
+    def test_the_text_is_on_the_first_screen(self):
+        self.assertEqual(self.page.script("return innerWidth"), 390)
+        for mode in ("text", "chat"):
+            self.page.click(f"#{mode}-mode")
+            self.assertFalse(self.page.script("return document.getElementById('settings').open"))
+            self.page.script("scrollTo(0, 0)")
+            self.assertLess(self.page.script("return document.querySelector('.output .text').getBoundingClientRect().top"), 420)
 
     def test_nothing_is_wider_than_the_screen(self):
         self.write(tokens="60")
+        self.page.script("document.getElementById('settings').open = false")
         self.wait_until_written()
         self.picture("phone")
+        self.page.script("document.querySelectorAll('details').forEach(d => { d.open = true; })")
         for view in ("write", "pipeline", "cache"):
             self.page.click(f"nav a[href='#{view}']")
             self.page.wait(f"!document.getElementById('{view}').hidden")

@@ -1,8 +1,12 @@
 #include "services/model/progress.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <array>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -116,6 +120,30 @@ TEST(Progress, AddsUpWhatThreadsReport) {
   display.now += milliseconds(400);
   display.progress->Add(0);
   EXPECT_THAT(display.written, ElementsAre("loading storyteller: 100% of 40.0 kB\n"));
+}
+
+// A process that loads its weights again must not stand still because nobody reads its stderr.
+TEST(Progress, WaitsForNoReaderOfStderr) {
+  std::array<int, 2> ends = {};
+  ASSERT_EQ(pipe(ends.data()), 0);
+  fcntl(ends[1], F_SETPIPE_SZ, 4096);
+  const std::string filling(4096, 'x');
+  ASSERT_EQ(write(ends[1], filling.data(), filling.size()), 4096);
+  const int kept = dup(STDERR_FILENO);
+  ASSERT_EQ(dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
+  std::future<void> done = std::async(std::launch::async, [] {
+    Progress progress("loading storyteller");
+    progress.Expect(1000);
+    std::this_thread::sleep_for(milliseconds(310));
+    progress.Add(500);
+    progress.Add(500);
+  });
+  const bool waited = done.wait_for(std::chrono::seconds(5)) != std::future_status::ready;
+  dup2(kept, STDERR_FILENO);
+  close(ends[1]);
+  close(ends[0]);  // ends a write that waits
+  close(kept);
+  EXPECT_FALSE(waited);
 }
 
 }  // namespace

@@ -1,8 +1,10 @@
 {{/* Names, labels, and the parts that pods share. */}}
 
 {{- define "sluice.fullname" -}}
-{{- if contains .Chart.Name .Release.Name }}{{ .Release.Name | trunc 40 | trimSuffix "-" }}
-{{- else }}{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 40 | trimSuffix "-" }}{{ end }}
+{{- $name := .Values.nameOverride | default .Chart.Name }}
+{{- if .Values.fullnameOverride }}{{ .Values.fullnameOverride | trunc 40 | trimSuffix "-" }}
+{{- else if contains $name .Release.Name }}{{ .Release.Name | trunc 40 | trimSuffix "-" }}
+{{- else }}{{ printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" }}{{ end }}
 {{- end }}
 
 {{- define "sluice.selector" -}}
@@ -204,9 +206,114 @@ exec:
 {{- end }}
 {{- end }}
 
+{{/* Variables of a container without others of its own. */}}
+{{- define "sluice.extraEnv" -}}
+{{- with .Values.extraEnv }}
+env: {{ toYaml . | nindent 0 }}
+{{- end }}
+{{- end }}
+
+{{- define "sluice.extraMounts" -}}
+{{- with .Values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "sluice.extraVolumes" -}}
+{{- with .Values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* Where pods run, in place of what the chart prefers; empty: nothing is said. */}}
+{{- define "sluice.affinity" -}}
+{{- with .Values.affinity }}
+affinity: {{ toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* --threads and --cpus of a process. (list $ process) */}}
+{{- define "sluice.cpuArgs" -}}
+{{- $values := (index . 0).Values }}
+{{- with index $values.threads (index . 1) }}
+- --threads={{ . }}
+{{- end }}
+{{- with index $values.cpus (index . 1) }}
+- --cpus={{ . }}
+{{- end }}
+{{- end }}
+
+{{/* The ConfigMap of model.chatTemplate: another name for another text, so that pods are replaced. */}}
+{{- define "sluice.chatTemplateName" -}}
+{{ include "sluice.fullname" . }}-chat-template-{{ sha256sum .Values.model.chatTemplate | trunc 8 }}
+{{- end }}
+
+{{- define "sluice.chatTemplateArgs" -}}
+{{- if .Values.model.chatTemplate }}
+- --chat_template=/etc/sluice/chat-template/chat_template.jinja
+{{- end }}
+{{- end }}
+
+{{- define "sluice.chatTemplateMount" -}}
+{{- if .Values.model.chatTemplate }}
+- {name: chat-template, mountPath: /etc/sluice/chat-template, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{- define "sluice.chatTemplateVolume" -}}
+{{- if .Values.model.chatTemplate }}
+- name: chat-template
+  configMap: {name: {{ include "sluice.chatTemplateName" . }}}
+{{- end }}
+{{- end }}
+
+{{/* Files and batches of the gateway. */}}
+{{- define "sluice.batchArgs" -}}
+{{- with .Values.gateway.batches }}
+{{- if .persistentVolumeClaim }}
+- --batch_dir=/var/lib/sluice/batches
+{{- if .tokenSecret }}
+- --batch_token_file=/etc/sluice/batch-token/token
+{{- end }}
+- --batch_concurrency={{ .concurrency }}
+- --batch_quota_mib={{ .quotaMib }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "sluice.batchMounts" -}}
+{{- with .Values.gateway.batches }}
+{{- if .persistentVolumeClaim }}
+- {name: batches, mountPath: /var/lib/sluice}
+{{- if .tokenSecret }}
+- {name: batch-token, mountPath: /etc/sluice/batch-token, readOnly: true}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "sluice.batchVolumes" -}}
+{{- with .Values.gateway.batches }}
+{{- if .persistentVolumeClaim }}
+- name: batches
+  persistentVolumeClaim: {claimName: {{ .persistentVolumeClaim }}}
+{{- with .tokenSecret }}
+- name: batch-token
+  secret: {secretName: {{ . }}, defaultMode: 0440, items: [{key: token, path: token}]}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* With the variables of extraEnv. */}}
 {{- define "sluice.otlpEnv" -}}
-{{- if .Values.otlp.endpoint }}
+{{- if not .Values.otlp.endpoint }}
+{{- include "sluice.extraEnv" . }}
+{{- else }}
 env:
+{{- with .Values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
 - name: POD_NAME
   valueFrom: {fieldRef: {fieldPath: metadata.name}}
 - name: OTEL_RESOURCE_ATTRIBUTES

@@ -1,9 +1,9 @@
 // The blocks of the KV cache as cells: those that several sequences hold, then each sequence's own in a colour of its own,
-// then those kept for later prompts; beside them the ledger. Which block lies where is not something that the API tells.
+// then those cached for later prompts; beside them the ledger. The API reports how many blocks there are, not where.
 import {colour, prepare} from "/page/charts.js";
 
-const kColumns = [["request_id", "Request"], ["state", "State"], ["num_prompt_tokens", "Prompt"], ["num_generated_tokens", "Written"],
-  ["num_held_blocks", "Blocks"], ["num_shared_blocks", "Shared"], ["num_hit_positions", "Found"], ["num_preemptions", "Put off"]];
+const kColumns = [["request_id", "Request"], ["state", "State"], ["num_prompt_tokens", "Prompt"], ["num_generated_tokens", "Generated"],
+  ["num_held_blocks", "Blocks"], ["num_shared_blocks", "Shared"], ["num_hit_positions", "Cache hits"], ["num_preemptions", "Preempted"]];
 const $ = (id) => document.getElementById(id);
 let layout = {columns: 1, cell: 1, runs: []};  // runs: {name, from, to}, by cell
 let chosen = null;                             // the sequence under the pointer, or focused
@@ -98,8 +98,8 @@ export function showCache(status) {
   const cache = status.kv_cache;
   const percent = (100 * cache.num_used_blocks / Math.max(1, cache.num_blocks)).toFixed(1);
   const summary = `${cache.num_used_blocks} of ${cache.num_blocks} blocks in use (${percent} %), ` +
-    `${cache.num_shared_blocks} of them shared (with a bar); ${cache.num_cached_blocks} kept for prompts that begin alike (pale). ` +
-    `Each has ${cache.block_size} positions of a sequence, in all layers. Filled cells are a count, not places.`;
+    `${cache.num_shared_blocks} of them shared (with a bar); ${cache.num_cached_blocks} cached for prompts with the same prefix (pale). ` +
+    `A block holds ${cache.block_size} tokens of a sequence. The cells show how many there are, not where they are.`;
   if ($("cache-summary").textContent !== summary) $("cache-summary").textContent = summary;
   showLedger(status.sequences);
 

@@ -23,7 +23,7 @@ function showServed(status, httpStatus) {
   served.classList.toggle("serving", Boolean(status?.serving));
   const text = !status ? "no answer from the gateway"
     : status.error ? refusalOf(httpStatus) ?? "the orchestrator cannot be reached"
-    : `${status.model_name} · ${status.num_stages} × ${status.num_ranks} shards${status.serving ? "" : " · mending"}`;
+    : `${status.model_name} · ${status.num_stages} × ${status.num_ranks} shards${status.serving ? "" : " · recovering"}`;
   if (served.textContent !== text) served.textContent = text;
 }
 

@@ -5,9 +5,9 @@ import {timeUntilBack} from "/page/recovery.js";
 const figures = [
   ["Tokens per second", (s, r) => r.tokens.toFixed(0)],
   ["Steps per second", (s, r) => r.steps.toFixed(0)],
-  ["Sequences in the batch", (s) => s.num_running_sequences],
-  ["Waiting", (s) => s.num_waiting_sequences],
-  ["Tokens so far", (s) => s.num_generated_tokens.toLocaleString("en")],
+  ["Running sequences", (s) => s.num_running_sequences],
+  ["Waiting sequences", (s) => s.num_waiting_sequences],
+  ["Tokens generated", (s) => s.num_generated_tokens.toLocaleString("en")],
   ["Recoveries", (s) => s.num_recoveries],
 ];
 
@@ -44,7 +44,7 @@ const mebibytes = (bytes) => `${(bytes / 2 ** 20).toFixed(1)} MiB`;
 function linesOf(process) {
   const lines = [];
   if (process.weight_bytes) lines.push(`weights ${mebibytes(process.weight_bytes)}`);
-  if (process.kv_bytes) lines.push(`keys and values ${mebibytes(process.kv_bytes)}`);
+  if (process.kv_bytes) lines.push(`KV cache ${mebibytes(process.kv_bytes)}`);
   if (process.arithmetic) lines.push(process.arithmetic.split(",")[0]);
   return lines;
 }
@@ -118,7 +118,7 @@ function cardOf(process, demo) {
   card.classList.toggle("lost", lost);
   card.classList.toggle("returned", wasLost);
   title.textContent = titleOf(process);
-  state.textContent = lost ? "lost: waiting for its successor" : wasLost ? `back after ${loss.back.toFixed(0)} ms` : "ready";
+  state.textContent = lost ? "lost: waiting for its replacement" : wasLost ? `back after ${loss.back.toFixed(0)} ms` : "ready";
   facts.textContent = linesOf(process).join("\n");
   card.title = process.detail || process.arithmetic || "";
   return card;

@@ -1,4 +1,7 @@
-// A field for every option of sampling that has none of its own in the form, as the server lists them.
+// A field for every option of sampling that has none of its own in the form, as the server lists them, and the
+// explanation of each.
+import {addHelp} from "/page/help.js";
+
 const readers = {
   number: Number,
   integer: Number,
@@ -9,7 +12,9 @@ const readers = {
 const hints = {ids: "1,2,3", lists: "1,2;3", biases: "15=-2.5"};
 const fields = [];  // {name, kind, input}
 
-function addField(box, {name, kind, neutral, help, min, max}) {
+const labelOf = (name) => `${name[0].toUpperCase()}${name.slice(1).replaceAll("_", " ")}`;
+
+function addField(box, {name, kind, neutral, min, max}) {
   const input = document.createElement("input");
   const isNumber = kind === "number" || kind === "integer";
   input.id = name;
@@ -21,9 +26,12 @@ function addField(box, {name, kind, neutral, help, min, max}) {
     input.step = kind === "integer" ? 1 : "any";
   }
   const label = document.createElement("label");
-  label.title = help;
-  label.append(`${name[0].toUpperCase()}${name.slice(1).replaceAll("_", " ")} `, input);
-  box.append(label);
+  label.htmlFor = name;
+  label.textContent = labelOf(name);
+  const option = document.createElement("div");
+  option.className = "option";
+  option.append(label, input);
+  box.append(option);
   fields.push({name, kind, input});
 }
 
@@ -31,6 +39,8 @@ export async function showSamplingFields(box) {
   const options = await (await fetch("/page/sampling")).json();
   for (const option of options) {
     if (!document.getElementById(option.name)) addField(box, option);
+    const field = document.getElementById(option.name).closest(".option");
+    if (!field.dataset.help) addHelp(field, option.help);
   }
 }
 

@@ -1,28 +1,52 @@
-// The view that writes: a prompt or a conversation, one text or two side by side, and for every token how probable it
-// was and what else could have come.
+// The view that generates: a prompt or a chat, one text or two, and for every token its rank and what else could have
+// come.
 import {stream} from "/page/events.js";
+import {addHelp} from "/page/help.js";
+import {keyHeaders} from "/page/key.js";
 import {samplingOptions, showSamplingFields} from "/page/sampling.js";
+import {copy, curlOf} from "/page/share.js";
 
 const $ = (id) => document.getElementById(id);
 const outputs = [...document.querySelectorAll(".output")].map((article) => ({
   article,
   text: article.querySelector(".text"),
   facts: article.querySelector(".facts"),
+  buttons: article.querySelector(".buttons"),
   prompt: "",
+  request: null,  // {path, body}: the last one
   tokens: [],  // {text, logprob, top: [[text, logprob], ...]}
 }));
 const turns = [];  // {role, content}
 let abort = null;
 let model = {};
 let modeChosen = false;  // by a person, or with the first model that was shown
+const kAlternatives = 10;  // the ranks that are told apart
+const kShown = 5;          // of them, in the list of alternatives
 
 export function setModel(status) {
   model = status;
   $("chat-mode").disabled = !status.has_chat_template;
   $("chat-mode").parentElement.title = status.has_chat_template ? "" : "this model has no chat template";
-  // What a model can do, people expect first; whoever has chosen otherwise keeps that.
+  // A chat where the model can, until a person chooses otherwise.
   if (!modeChosen && status.has_chat_template) $("chat-mode").checked = true;
+  if (!modeChosen) showMode();
   modeChosen = true;
+}
+
+// In a chat the answers are above the prompt, otherwise below it; the order of elements follows, for keyboards.
+function showMode() {
+  const form = $("request");
+  const answers = form.querySelector(".answers");
+  form.classList.toggle("chat", isChat());
+  if (isChat()) form.querySelector(".prompt").before(answers);
+  else form.append(answers);
+  $("prompt").rows = isChat() ? 2 : 3;
+  $("prompt-label").textContent = isChat() ? "Message" : "Prompt";
+  $("start-label").textContent = isChat() ? "Send" : "Generate";
+  $("start").querySelector("kbd").textContent = isChat() ? "⏎" : "Ctrl ⏎";
+  $("turns").hidden = !isChat();
+  $("new-chat").hidden = !isChat() || !turns.length;
+  $("go-on").hidden = $("take-over").hidden = isChat();
 }
 
 const isChat = () => $("chat-mode").checked;
@@ -45,21 +69,32 @@ function options(second) {
   };
 }
 
-function shade(span, logprob) {
-  const doubt = 1 - Math.exp(logprob);
-  span.style.backgroundColor = `rgba(${getComputedStyle(document.documentElement).getPropertyValue("--doubt")}, ${(0.75 * doubt).toFixed(3)})`;
+// 1 for the most probable token; one more than there are alternatives where it is not among them.
+function rankOf(token) {
+  const index = token.top.findIndex(([text]) => text === token.text);
+  return index >= 0 ? index + 1 : token.top.length + 1;
 }
 
+function shade(span, rank) {
+  const lowest = [11, 4, 2].find((first) => rank >= first);
+  if (lowest) span.classList.add(`rank-${lowest}`);
+}
+
+const atEnd = () => innerHeight + scrollY >= document.documentElement.scrollHeight - 40;
+const scrollToEnd = () => scrollTo(0, document.documentElement.scrollHeight);
+
 function addToken(output, token) {
+  const follows = isChat() && atEnd();
   const span = document.createElement("span");
   span.textContent = token.text;
   if (token.logprob !== undefined) {
     span.className = "token";
     span.dataset.index = output.tokens.length;
-    shade(span, token.logprob);
+    shade(span, rankOf(token));
   }
   output.tokens.push(token);
   output.text.append(span);
+  if (follows) scrollToEnd();
 }
 
 // The tokens of a chunk of a completion; where pieces of characters don't add up to its text, the text as one.
@@ -87,7 +122,22 @@ function tell(output, text, failed = false) {
 
 const textOf = (output) => output.tokens.map((token) => token.text).join("");
 
-// Streams into an output after what it has.
+// The request that continues what an output has; without log-probabilities, which only the page needs.
+function requestOf(output, second) {
+  const prompt = isChat() ? {messages: [...turns]} : {prompt: output.prompt + textOf(output)};
+  return {path: isChat() ? "/v1/chat/completions" : "/v1/completions", body: {...options(second), ...prompt}};
+}
+
+function describe(usage, reason, began, first, ended) {
+  const seconds = (ended - first) / 1000;
+  const facts = [`${usage.prompt_tokens} prompt + ${usage.completion_tokens} generated tokens`];
+  if (first !== null) facts.push(`first token after ${(first - began).toFixed(0)} ms`);
+  if (usage.completion_tokens > 1 && seconds > 0) facts.push(`${((usage.completion_tokens - 1) / seconds).toFixed(0)} tokens/s`);
+  if (reason) facts.push(`finish reason: ${reason}`);
+  return facts.join(" · ");
+}
+
+// Streams into an output after what it has. Whether it came to an end.
 async function write(output, second) {
   const began = performance.now();
   let first = null, usage = null, reason = null, arrived = 0;
@@ -104,18 +154,19 @@ async function write(output, second) {
     tell(output, `${arrived} tokens…`);
   };
   const chat = isChat();
-  const body = chat
-    ? {...options(second), messages: [...turns], logprobs: true, top_logprobs: 5}
-    : {...options(second), prompt: output.prompt + textOf(output), logprobs: 5};
+  output.request = requestOf(output, second);
+  const logprobs = chat ? {logprobs: true, top_logprobs: kAlternatives} : {logprobs: kAlternatives};
   try {
-    await stream(chat ? "/v1/chat/completions" : "/v1/completions", body, abort.signal, onChunk);
-    const seconds = (performance.now() - first) / 1000;
-    const rate = usage.completion_tokens > 1 ? `, ${((usage.completion_tokens - 1) / seconds).toFixed(0)} tokens/s` : "";
-    tell(output, `${usage.completion_tokens} tokens after ${usage.prompt_tokens}; first after ` +
-      `${(first - began).toFixed(0)} ms${rate}; ended by ${reason}`);
+    await stream(output.request.path, {...output.request.body, ...logprobs}, abort.signal, onChunk);
+    tell(output, describe(usage, reason, began, first, performance.now()));
+    return true;
   } catch (error) {
     const stopped = error.name === "AbortError";
     tell(output, stopped ? `${arrived} tokens; stopped` : error.message, !stopped);
+    return stopped;
+  } finally {
+    output.buttons.hidden = false;
+    output.buttons.querySelector(".copied").textContent = "";
   }
 }
 
@@ -127,6 +178,7 @@ function showTurns() {
     turn.setAttribute("aria-label", role);
     return turn;
   }));
+  $("new-chat").hidden = !isChat() || !turns.length;
 }
 
 async function run(prepareOutput) {
@@ -138,12 +190,13 @@ async function run(prepareOutput) {
   const used = $("compare").checked ? outputs : outputs.slice(0, 1);
   outputs[1].article.hidden = used.length < 2;
   used.forEach(prepareOutput);
-  await Promise.all(used.map((output, i) => write(output, i === 1)));
+  const [ended] = await Promise.all(used.map((output, i) => write(output, i === 1)));
   abort = null;
   $("start").disabled = false;
   $("stop-writing").disabled = true;
   const wrote = outputs[0].tokens.length > 0;
   $("go-on").disabled = $("take-over").disabled = !wrote || isChat();
+  return ended || wrote;
 }
 
 function clear(output) {
@@ -156,13 +209,32 @@ function clear(output) {
 }
 
 async function start() {
-  if (isChat()) {
-    if (outputs[0].tokens.length) turns.push({role: "assistant", content: textOf(outputs[0])});
-    turns.push({role: "user", content: $("prompt").value});
-    $("prompt").value = "";
-    showTurns();
+  if (abort) return;
+  if (!isChat()) return run(clear);
+  if (outputs[0].tokens.length) turns.push({role: "assistant", content: textOf(outputs[0])});
+  const message = {role: "user", content: $("prompt").value};
+  turns.push(message);
+  $("prompt").value = "";
+  showTurns();
+  const answered = run(clear);
+  scrollToEnd();
+  if (await answered) return;
+  // Not answered: it can be sent again.
+  turns.splice(turns.indexOf(message), 1);
+  if (!$("prompt").value) $("prompt").value = message.content;
+  showTurns();
+}
+
+function startChat() {
+  abort?.abort();
+  turns.length = 0;
+  for (const output of outputs) {
+    clear(output);
+    tell(output, "");
+    output.buttons.hidden = true;
   }
-  await run(clear);
+  showTurns();
+  $("prompt").focus();
 }
 
 // Cuts an output before a token, puts another one there, and goes on.
@@ -185,8 +257,10 @@ function showAlternatives(span, output) {
   const index = Number(span.dataset.index);
   const token = output.tokens[index];
   const box = $("alternatives");
-  const rows = token.top.some(([text]) => text === token.text) ? token.top : [...token.top, [token.text, token.logprob]];
-  box.replaceChildren(...rows.map(([text, logprob]) => {
+  const rank = rankOf(token);
+  const rows = token.top.slice(0, kShown).map(([text, logprob], i) => [text, logprob, String(i + 1)]);
+  if (rank > kShown) rows.push([token.text, token.logprob, rank > token.top.length ? "…" : String(rank)]);
+  box.replaceChildren(...rows.map(([text, logprob, number]) => {
     const button = document.createElement("button");
     button.type = "button";
     button.className = text === token.text ? "was" : "";
@@ -194,7 +268,10 @@ function showAlternatives(span, output) {
     code.textContent = JSON.stringify(text).slice(1, -1).replaceAll(" ", "␣");
     const percent = document.createElement("span");
     percent.textContent = `${(100 * Math.exp(logprob)).toFixed(1)} %`;
-    button.append(code, percent);
+    const place = document.createElement("span");
+    place.className = "rank";
+    place.textContent = number;
+    button.append(place, code, percent);
     button.addEventListener("click", () => {
       box.hidden = true;
       goOnWith(output, index, text);
@@ -207,6 +284,15 @@ function showAlternatives(span, output) {
   box.style.top = `${place.bottom + scrollY}px`;
   output.text.querySelector(".chosen")?.classList.remove("chosen");
   span.classList.add("chosen");
+}
+
+function listenToButtons(output) {
+  const copied = output.buttons.querySelector(".copied");
+  const put = (text) => copy(text).then(() => { copied.textContent = "Copied"; }, (error) => { copied.textContent = error.message; });
+  output.buttons.querySelector(".copy").addEventListener("click", () => put(output.prompt + textOf(output)));
+  output.buttons.querySelector(".copy-curl").addEventListener("click", () => {
+    put(curlOf(output.request.path, output.request.body, Boolean(keyHeaders().authorization)));
+  });
 }
 
 function listenToText(output) {
@@ -224,12 +310,30 @@ function listenToText(output) {
   });
 }
 
+// Options are open where there is room beside the text.
+function showSettings() {
+  const isWide = matchMedia("(min-width: 60.01rem)");
+  const show = () => { $("settings").open = isWide.matches; };
+  isWide.addEventListener("change", show);
+  show();
+}
+
 export function startWriting() {
+  showSettings();
+  for (const option of document.querySelectorAll(".option[data-help]")) addHelp(option, option.dataset.help);
   showSamplingFields($("sampling"));
   for (const mode of document.querySelectorAll("[name=mode]")) {
-    mode.addEventListener("change", () => { modeChosen = true; });
+    mode.addEventListener("change", () => {
+      modeChosen = true;
+      showMode();
+    });
   }
   outputs.forEach(listenToText);
+  outputs.forEach(listenToButtons);
+  // A field that does not accept its value must be seen to say so.
+  $("request").addEventListener("invalid", (event) => {
+    for (let at = event.target; at; at = at.parentElement?.closest("details")) if (at.open === false) at.open = true;
+  }, true);
   $("request").addEventListener("submit", (event) => {
     event.preventDefault();
     start();
@@ -240,7 +344,16 @@ export function startWriting() {
     $("prompt").value = outputs[0].prompt + textOf(outputs[0]);
     $("prompt").focus();
   });
-  $("compare").addEventListener("change", () => { $("other").hidden = !$("compare").checked; });
+  $("new-chat").addEventListener("click", startChat);
+  $("compare").addEventListener("change", () => {
+    for (const option of document.querySelectorAll(".option.second")) option.hidden = !$("compare").checked;
+  });
+  // As chats do; Shift and Enter is a new line.
+  $("prompt").addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.shiftKey || event.ctrlKey || event.metaKey || event.isComposing || !isChat()) return;
+    event.preventDefault();
+    start();
+  });
   addEventListener("keydown", (event) => {
     if (event.key === "Escape") {
       $("alternatives").hidden = true;

@@ -1,7 +1,7 @@
 // The client of OpenAI's own, as it is.
 import assert from "node:assert/strict";
 import {test} from "node:test";
-import OpenAI from "openai";
+import OpenAI, {toFile} from "openai";
 import {baseURL, killAShard, messages, prompt, tool, untilIdle} from "./shared.js";
 
 const client = new OpenAI({baseURL, apiKey: "unused", maxRetries: 0});
@@ -147,4 +147,37 @@ test("a prompt that is too long is told as clients expect", async () => {
     assert.deepEqual([error.status, error.code, error.param], [400, "context_length_exceeded", "messages"]);
     return true;
   });
+});
+
+test("files and batches", async () => {
+  const lines = [1, 2, 3].map((i) => JSON.stringify({
+    custom_id: `line ${i}`, method: "POST", url: "/v1/chat/completions",
+    body: {...greedy, messages, seed: i, ...(i === 3 && {top_p: 7})}}));
+  const file = await client.files.create(
+    {purpose: "batch", file: await toFile(Buffer.from(lines.join("\n")), "lines.jsonl")});
+  assert.equal(file.filename, "lines.jsonl");
+  let batch = await client.batches.create(
+    {input_file_id: file.id, endpoint: "/v1/chat/completions", completion_window: "24h", metadata: {a: "b"}});
+  while (!batch.completed_at) batch = await client.batches.retrieve(batch.id);
+  assert.equal(batch.status, "completed");
+  assert.deepEqual(batch.request_counts, {total: 3, completed: 2, failed: 1});
+  const contentOf = async (id) => (await (await client.files.content(id)).text()).trim().split("\n").map(JSON.parse);
+  const results = await contentOf(batch.output_file_id);
+  assert.deepEqual(results.map((r) => r.custom_id).sort(), ["line 1", "line 2"]);
+  const whole = await client.chat.completions.create({...greedy, messages, seed: 1});
+  const first = results.find((r) => r.custom_id === "line 1");
+  assert.equal(first.response.body.choices[0].message.content, whole.choices[0].message.content);
+  const [failed] = await contentOf(batch.error_file_id);
+  assert.equal(failed.response.body.error.param, "top_p");
+  // Pages, one after the other.
+  const ids = [];
+  for await (const each of client.files.list({limit: 1})) ids.push(each.id);
+  assert.equal(ids.length, 3);
+  assert.deepEqual((await client.batches.list()).data.map((b) => b.id), [batch.id]);
+  assert.equal((await client.files.retrieve(file.id)).bytes, lines.join("\n").length);
+  await assert.rejects(client.batches.cancel(batch.id), /status 'completed'/);
+  assert.ok((await client.files.delete(file.id)).deleted);
+  await assert.rejects(client.files.retrieve(file.id), OpenAI.NotFoundError);
+  await assert.rejects(client.batches.create(
+    {input_file_id: file.id, endpoint: "/v1/embeddings", completion_window: "24h"}), /'\/v1\/embeddings'/);
 });

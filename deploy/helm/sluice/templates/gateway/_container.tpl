@@ -21,6 +21,8 @@
   {{- with .Values.gateway.corsOrigin }}
   - --cors_origin={{ . }}
   {{- end }}
+  {{- include "sluice.cpuArgs" (list . "gateway") | nindent 2 }}
+  {{- include "sluice.batchArgs" . | nindent 2 }}
   {{- include "sluice.otlpArgs" . | nindent 2 }}
   {{- range .Values.gateway.extraArgs }}
   - {{ . | quote }}
@@ -41,5 +43,7 @@
   volumeMounts:
   - {name: tmp, mountPath: /tmp}
   - {name: public, mountPath: /etc/sluice/public, readOnly: true}
+  {{- include "sluice.batchMounts" . | nindent 2 }}
   {{- include "sluice.otlpMounts" . | nindent 2 }}
+  {{- include "sluice.extraMounts" . | nindent 2 }}
 {{- end }}

@@ -95,6 +95,7 @@ draft-embedding draft-shard draft-sampler
 - {name: tmp, mountPath: /tmp}
 - {name: tls, mountPath: /etc/sluice/tls, readOnly: true}
 {{- include "sluice.modelMount" . }}
+{{- include "sluice.extraMounts" . }}
 {{- end }}
 
 {{/* (list $ role) */}}
@@ -104,6 +105,7 @@ draft-embedding draft-shard draft-sampler
 - name: tls
   secret: {secretName: {{ include "sluice.certificateSecret" . }}, defaultMode: 0440}
 {{- include "sluice.modelVolume" (index . 0) }}
+{{- include "sluice.extraVolumes" (index . 0) }}
 {{- end }}
 
 {{- define "sluice.podMetadata" -}}
@@ -120,6 +122,9 @@ annotations: {{ toYaml . | nindent 2 }}
 
 {{/* Parts of a pipeline are best near each other: every token passes all of them. */}}
 {{- define "sluice.nearPipeline" -}}
+{{- if (index . 0).Values.affinity }}
+{{- include "sluice.affinity" (index . 0) }}
+{{- else }}
 affinity:
   podAffinity:
     preferredDuringSchedulingIgnoredDuringExecution:
@@ -130,4 +135,5 @@ affinity:
           matchLabels:
             {{- include "sluice.selector" (index . 0) | nindent 12 }}
             sluice/pipeline: {{ index . 1 | quote }}
+{{- end }}
 {{- end }}

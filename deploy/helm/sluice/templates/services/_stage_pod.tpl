@@ -10,7 +10,7 @@ metadata: {{ include "sluice.podMetadata" $part | nindent 2 }}
 spec:
   {{- include "sluice.podSecurity" $ | nindent 2 }}
   {{- include "sluice.initContainers" $ | nindent 2 }}
-  {{- if and $pods (gt $ranks 1) }}
+  {{- if and $pods (gt $ranks 1) (not $.Values.affinity) }}
   # A node that is lost takes one rank, and a node's memory bandwidth serves one.
   affinity:
     podAntiAffinity:
@@ -31,8 +31,13 @@ spec:
   - name: rank{{ if not $pods }}-{{ $container }}{{ end }}
     {{- include "sluice.containerSecurity" $ | nindent 4 }}
     command: [/usr/bin/sluice-shard]
-    {{- if $pods }}
+    {{- if not $pods }}
+    {{- include "sluice.extraEnv" $ | nindent 4 }}
+    {{- else }}
     env:
+    {{- with $.Values.extraEnv }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
     - name: POD_NAME
       valueFrom: {fieldRef: {fieldPath: metadata.name}}
     - name: POD_IP
@@ -62,6 +67,7 @@ spec:
     - --device=cuda
     {{- end }}
     - --kv_cache_mib={{ div (add (include "sluice.kvCacheMib" $) (sub (mul $ranks $stages) 1)) (mul $ranks $stages) }}
+    {{- include "sluice.cpuArgs" (list $ "shard") | nindent 4 }}
     - --max_step_tokens={{ $.Values.limits.stepTokens }}
     {{- if $.Values.metrics.enabled }}
     - --metrics_port={{ add 8720 $container }}
