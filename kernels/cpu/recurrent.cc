@@ -248,31 +248,52 @@ void AdvanceMemory(const StatePoolSpec& spec, const HeadOfSlot& from, bool has_m
   }
 }
 
-// Scratch of a worker.
-struct HeadScratch {
-  float* said;    // [value_dim]: what the memory says of the key
-  float* answer;  // [value_dim]: and of the query
-};
-
 // What a position is asked and answers, for one head.
 struct HeadRow {
   const float* query;
   const float* key;
   const float* value;
   float beta = 1;  // or the time step
+  float* said;     // [value_dim]: what the memory says of the key
+  float* answer;   // [value_dim]: and of the query
 };
 
-// The outputs of slot row i, which it writes to `scratch.answer`; stores what is written.
+// What the memory as it was at the boundary says of neighbouring rows, read once for two of them.
+void ReadMemory(const StatePoolSpec& spec, const HeadOfSlot& head, bool has_correction,
+                absl::Span<const HeadRow> rows) {
+  const Rows memory{head.memory, spec.key_dim, spec.value_dim, spec.value_dim};
+  const float* vectors[4];
+  float* sums[4];
+  size_t count = 0;
+  for (const HeadRow& row : rows) {
+    vectors[count] = row.query;
+    sums[count++] = row.answer;
+    if (!has_correction) continue;
+    vectors[count] = row.key;
+    sums[count++] = row.said;
+  }
+  switch (count) {
+    case 1:
+      return AddRowsTo<1, true>(memory, vectors, sums);
+    case 2:
+      return AddRowsTo<2, true>(memory, vectors, sums);
+    default:
+      return AddRowsTo<4, true>(memory, vectors, sums);
+  }
+}
+
+// The outputs of slot row i, in row.answer, which has what ReadMemory finds; stores what is written.
 void RecurAt(const StatePoolSpec& spec, const HeadOfSlot& head, bool has_correction,
-             bool has_memory, int64_t i, const HeadRow& row, const HeadScratch& scratch) {
+             bool has_memory, int64_t i, const HeadRow& row) {
   const int64_t width = spec.value_dim;
   float fade[kRun], key_products[kRun], query_products[kRun];
   const float since = FadeUntil(head.factors, i, fade);
   const float* const vectors[] = {row.query, row.key};
   float* const products[] = {query_products, key_products};
-  const Rows keys{head.keys, spec.key_dim, kRun, i + 1};
-  float* const sums[] = {scratch.answer, scratch.said};
-  const Rows memory{head.memory, spec.key_dim, width, width};
+  // Whole vectors: what lies behind column i counts for nothing.
+  const int64_t columns = (i + kMaxFloatLanes) / kMaxFloatLanes * kMaxFloatLanes;
+  const Rows keys{head.keys, spec.key_dim, kRun, columns};
+  float* const sums[] = {row.answer, row.said};
   const auto scale = [&](float* x) {
     if (!has_memory) {
       std::fill_n(x, width, 0.0f);
@@ -280,15 +301,13 @@ void RecurAt(const StatePoolSpec& spec, const HeadOfSlot& head, bool has_correct
     }
     for (int64_t v = 0; v < width; ++v) x[v] *= since;
   };
+  scale(row.answer);
   if (has_correction) {
     AddRowsTo<2, true>(keys, vectors, products);
-    if (has_memory) AddRowsTo<2, true>(memory, vectors, sums);
-    scale(scratch.said);
+    scale(row.said);
   } else {
     AddRowsTo<1, true>(keys, vectors, products);
-    if (has_memory) AddRowsTo<1, true>(memory, vectors, sums);
   }
-  scale(scratch.answer);
   for (int64_t j = 0; j <= i; ++j) query_products[j] *= fade[j];
   float* const written = head.written + i * width;
   const float* const coefficients[] = {query_products, key_products};
@@ -296,7 +315,7 @@ void RecurAt(const StatePoolSpec& spec, const HeadOfSlot& head, bool has_correct
   if (has_correction) {
     for (int64_t j = 0; j < i; ++j) key_products[j] *= fade[j];
     AddRowsTo<2, false>(earlier, coefficients, sums);
-    for (int64_t v = 0; v < width; ++v) written[v] = row.beta * (row.value[v] - scratch.said[v]);
+    for (int64_t v = 0; v < width; ++v) written[v] = row.beta * (row.value[v] - row.said[v]);
   } else {
     AddRowsTo<1, false>(earlier, coefficients, sums);
     for (int64_t v = 0; v < width; ++v) written[v] = row.beta * row.value[v];
@@ -340,38 +359,51 @@ void CrossBoundary(const RecurrenceOfLayer& of, const PartOfSegment& part, int64
   AdvanceMemory(of.spec, previous, part.first() > kRun, slot.memory);
 }
 
-// One head of the rows, in order.
+// One head of the rows, in order. `scratch` has room for the answers of two.
 void RecurHead(const RecurrenceOfLayer& of, const PartOfSegment& part, int64_t head,
-               const HeadScratch& scratch) {
+               float* scratch) {
+  constexpr int64_t kTogether = 2;
   const StatePoolSpec& spec = of.spec;
   const RecurrenceParams& params = of.params;
   const int64_t width = spec.value_dim, key_head = head / spec.heads_per_key_head();
   const double rate = -std::exp(double{params.log_rate[head]});
   const bool has_memory = part.first() >= kRun;
   const HeadOfSlot slot(spec, of.SlotOf(*part.segment, part.first()), head);
-  for (int64_t r = 0; r < part.rows.num_rows; ++r) {
-    const int64_t t = part.rows.first_row + r, i = (part.first() + r) % kRun;
-    const double plus =
-        SoftPlus(double{of.inputs.decay.Row(t)[head]} + double{params.decay_bias[head]});
-    const float* const mixed = of.inputs.mixed.Row(t);
-    HeadRow row{.query = mixed + key_head * spec.key_dim,
-                .key = mixed + spec.keys_width() + key_head * spec.key_dim,
-                .value = mixed + 2 * spec.keys_width() + head * width};
-    const float* const gate = of.inputs.gate.Row(t) + head * width;
-    float* const out = of.out.Row(t) + head * width;
-    if (params.has_correction) {
-      slot.factors[i] = static_cast<float>(std::exp(rate * plus));
-      row.beta = ScalarSigmoid(of.inputs.beta.Row(t)[head]);
-    } else {
-      row.beta =
-          static_cast<float>(std::clamp(plus, double{params.least_step}, double{params.most_step}));
-      slot.factors[i] = static_cast<float>(std::exp(rate * row.beta));
+  for (int64_t first = 0; first < part.rows.num_rows; first += kTogether) {
+    const int64_t count = std::min(kTogether, part.rows.num_rows - first);
+    HeadRow rows[kTogether];
+    for (int64_t r = 0; r < count; ++r) {
+      const float* const mixed = of.inputs.mixed.Row(part.rows.first_row + first + r);
+      rows[r] = {.query = mixed + key_head * spec.key_dim,
+                 .key = mixed + spec.keys_width() + key_head * spec.key_dim,
+                 .value = mixed + 2 * spec.keys_width() + head * width,
+                 .said = scratch + 2 * r * width,
+                 .answer = scratch + (2 * r + 1) * width};
     }
-    RecurAt(spec, slot, params.has_correction, has_memory, i, row, scratch);
-    if (params.has_correction) {
-      NormAndGate(params, scratch.answer, gate, width, out);
-    } else {
-      SkipAndGate(params.skip[head], scratch.answer, row.value, gate, width, out);
+    if (has_memory) {
+      ReadMemory(spec, slot, params.has_correction, {rows, static_cast<size_t>(count)});
+    }
+    for (int64_t r = 0; r < count; ++r) {
+      const int64_t t = part.rows.first_row + first + r, i = (part.first() + first + r) % kRun;
+      HeadRow& row = rows[r];
+      const double plus =
+          SoftPlus(double{of.inputs.decay.Row(t)[head]} + double{params.decay_bias[head]});
+      const float* const gate = of.inputs.gate.Row(t) + head * width;
+      float* const out = of.out.Row(t) + head * width;
+      if (params.has_correction) {
+        slot.factors[i] = static_cast<float>(std::exp(rate * plus));
+        row.beta = ScalarSigmoid(of.inputs.beta.Row(t)[head]);
+      } else {
+        row.beta = static_cast<float>(
+            std::clamp(plus, double{params.least_step}, double{params.most_step}));
+        slot.factors[i] = static_cast<float>(std::exp(rate * row.beta));
+      }
+      RecurAt(spec, slot, params.has_correction, has_memory, i, row);
+      if (params.has_correction) {
+        NormAndGate(params, row.answer, gate, width, out);
+      } else {
+        SkipAndGate(params.skip[head], row.answer, row.value, gate, width, out);
+      }
     }
   }
 }
@@ -409,9 +441,8 @@ void RecurRows(CpuContext& context, absl::Span<const StateSegment> segments,
       PlaceKeys(of, parts[index / key_heads], index % key_heads);
     });
     context.pool.ParallelFor(count * heads, [&](int64_t index, int worker) HWY_ATTR {
-      float* const area = context.scratch.Floats(worker, 2 * spec.value_dim);
       RecurHead(of, parts[index / heads], index % heads,
-                {.said = area, .answer = area + spec.value_dim});
+                context.scratch.Floats(worker, 4 * spec.value_dim));
     });
   }
 }

@@ -94,8 +94,8 @@ TEST(MemoryPlanTest, LatentsAreKeptOnceForAllHeads) {
 
 // Qwen3-Next: three layers in four have states, of 2 MiB and what 64 positions leave besides.
 TEST(MemoryPlanTest, StatesAreCountedByTheirShareOfABlock) {
-  ModelConfig config = Llama3(48, 2048, 5120, 16, 2);
-  config.head_dim = 256;
+  ModelConfig config = Llama3(48, 2048, 5120, 16, 256);
+  config.num_kv_heads = 2;
   for (int layer = 0; layer < 48; ++layer) {
     if (layer % 4 == 3) continue;
     config.layers[layer].attention.recurrent = RecurrentSpec{

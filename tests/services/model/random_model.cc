@@ -210,6 +210,10 @@ void AddRecurrent(const Sizes& sizes, Dice& dice, json& config) {
   }
   config["full_attention_interval"] = 2;
   config["position_embedding_type"] = dice.Word({"rope", "nope"});
+  const bool rotates = config["model_type"] == "granitemoehybrid"
+                           ? config["position_embedding_type"] == "rope"
+                           : config["model_type"] != "nemotron_h";
+  if (!rotates) config["position"] = "none";
   if (config["model_type"] == "granitemoehybrid") {
     config["layer_types"] = json::array();
     for (int layer = 0; layer < sizes.layers; ++layer) {
