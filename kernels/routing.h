@@ -19,12 +19,14 @@ enum class RouterScores : uint8_t {
 //    best two together, score highest (DeepSeek-AI 2024).
 // 3. Of these experts, the `num_chosen` best are chosen.
 // Their weights are their scores without the bias; normalised, divided by their sum or by
-// `least_sum`, where that is larger; times `factor`.
+// `least_sum`, where that is larger; times `factor`, and times their own of `expert_factors`.
 struct RouteParams {
   RouterScores scores = RouterScores::kSoftmax;
   int num_chosen = 1;                  // k, in [1, experts of the kept groups]
   const float* choice_bias = nullptr;  // [E] F32 of the backend's memory; null: none
-  int num_groups = 1;                  // divides E
+  // [E] likewise: an expert's weight is multiplied by its factor in the end; null: none.
+  const float* expert_factors = nullptr;
+  int num_groups = 1;  // divides E
   int num_kept_groups = 1;
   int num_best_of_group = 1;  // 1 or 2: whose scores add up to a group's
   bool normalised = false;

@@ -80,6 +80,7 @@ absl::StatusOr<sluice::OrchestratorServerOptions> OptionsOf(const sluice::Proces
   options.max_step_tokens = values.Get<int>("max_step_tokens");
   options.max_step_sequences = values.Get<int>("max_step_sequences");
   options.max_queued_sequences = values.Get<int>("max_queued_sequences");
+  options.max_request_work = values.Get<absl::Duration>("max_request_work");
   const auto draft = sluice::ParseDraftMode(values.Get<std::string>("draft"));
   if (!draft.ok()) return sluice::Annotate(draft.status(), "--draft");
   options.draft = *draft;

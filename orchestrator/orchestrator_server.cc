@@ -290,6 +290,7 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
   engine.scheduler = scheduler;
   engine.hang_timeout = options.hang_timeout;
   engine.hold_time = options.hold_time;
+  engine.max_request_work = options.max_request_work;
   engine.on_holding_changed = [health = result->health_](bool holds) {
     health->SetEngineHolds(holds);
   };

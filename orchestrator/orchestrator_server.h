@@ -57,6 +57,7 @@ struct OrchestratorServerOptions {
   int max_step_tokens = 512;
   int max_step_sequences = 64;
   int max_queued_sequences = 1024;
+  absl::Duration max_request_work = absl::Seconds(30);  // EngineOptions
   DraftMode draft = DraftMode::kNgram;
   DraftPolicy draft_policy = DraftPolicy::kMeasured;
   std::optional<DraftModelPlace> draft_model;

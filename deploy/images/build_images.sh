@@ -25,7 +25,7 @@ SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
 how=$([ -n "$programs" ] && echo programs || echo sources)
 revision=$(git rev-parse HEAD)$([ -z "$(git status --porcelain)" ] || echo -dirty)
-version=$(sed -n 's/^project(sluice VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
+version=$(cat VERSION)
 store() { buildah --root "$work/storage" --runroot "$work/run" --storage-driver "${SLUICE_STORAGE_DRIVER:-overlay}" "$@"; }
 build() {
   store bud --isolation oci --runtime runc --network none --layers=false --timestamp "$SOURCE_DATE_EPOCH" --format oci "$@"

@@ -46,6 +46,7 @@ void ApplyQkNormRopeAndStoreKv(CpuContext& context, MatrixView qkv, const QkNorm
     Rope(context, qkv.Columns(0, query_width + kv_width), params.head_dim, *params.rotations,
          params.layout);
   }
+  if (params.num_kv_heads == 0) return;
   StoreKv(context, keys, qkv.Columns(query_width + kv_width, kv_width), layer, pool);
 }
 

@@ -148,6 +148,7 @@ void RouteRow(const float* outputs, int num_experts, const RouteParams& params,
   const float divisor = params.normalised ? std::max(total, params.least_sum) : 1.0f;
   for (int e = 0; e < num_experts; ++e) {
     row.scores[e] = params.factor * (row.scores[e] / divisor);
+    if (params.expert_factors != nullptr) row.scores[e] *= params.expert_factors[e];
   }
 }
 

@@ -7,14 +7,17 @@
 namespace sluice::cuda {
 namespace {
 
+// The least room of an array in memory that it shares. Rooms are powers of two from it on, so that
+// each array begins at a multiple of it, as memory that CUDA allocates does (256 bytes): more than
+// the widest load of a kernel (16) or any element needs. Arrays that stay below it (32 rows, 64
+// blocks) never move, for which graphs would have to be captured again.
+constexpr size_t kLeastRoom = 256;
+
 template <class T>
 absl::Span<const std::byte> BytesOf(const std::vector<T>& values) {
+  static_assert(kLeastRoom % alignof(T) == 0);
   return {reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(T)};
 }
-
-// Of an array that shares memory with others: a multiple of what any array's elements are aligned
-// to.
-constexpr size_t kLeastRoom = 256;
 
 constexpr size_t kMostPlansTold = 20;
 constexpr int kBitsOfParts = 3;

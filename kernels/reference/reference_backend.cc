@@ -235,6 +235,7 @@ class ReferenceBackend final : public Backend, private LatentOps, public Referen
       reference::Rope(queries, params.head_dim, *params.rotations, params.layout, step_);
       reference::Rope(keys, params.head_dim, *params.rotations, params.layout, step_);
     }
+    if (params.num_kv_heads == 0) return;
     ReferenceStoreKv(keys, qkv.Columns(query_width + kv_width, kv_width), step_.segments(), layer,
                      static_cast<ReferenceKvPool&>(pool));
   }

@@ -78,7 +78,8 @@ Chosen ChooseExperts(const float* row, int num_experts, const RouteParams& param
   for (const int expert : chosen.experts) sum += scores[expert];
   const double divisor = params.normalised ? std::max<double>(sum, params.least_sum) : 1;
   for (const int expert : chosen.experts) {
-    chosen.weights.push_back(params.factor * scores[expert] / divisor);
+    const double own = params.expert_factors == nullptr ? 1 : params.expert_factors[expert];
+    chosen.weights.push_back(params.factor * scores[expert] / divisor * own);
   }
   return chosen;
 }

@@ -4,13 +4,14 @@
 
 #include "absl/strings/string_view.h"
 #include "orchestrator/api/caller.h"
+#include "services/common/utf8_text.h"
 
 namespace sluice {
 namespace {
 
 absl::StatusOr<std::string> NameOf(const absl::StatusOr<Caller>& caller) {
   if (!caller.ok()) return caller.status();
-  return caller->tenant;
+  return EscapedUnlessUtf8(caller->tenant);  // of a certificate it may be anything
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "services/common/utf8_text.h"
 
 namespace sluice {
 namespace {
@@ -17,6 +18,10 @@ absl::StatusOr<std::string> CheckTenant(absl::string_view name) {
   if (name.empty() || name.size() > kMaxTenantBytes) {
     return absl::InvalidArgumentError(absl::StrCat("metadata sluice-tenant has ", name.size(),
                                                    " bytes; accepted: 1 to ", kMaxTenantBytes));
+  }
+  // The listener lets any bytes through; a message with them as a string could not be read.
+  if (!IsUtf8(name)) {
+    return absl::InvalidArgumentError("metadata sluice-tenant is not UTF-8; accepted: UTF-8");
   }
   return std::string(name);
 }
@@ -40,10 +45,10 @@ absl::StatusOr<std::string> TenantOf(absl::string_view named,
   if (!named.empty()) return CheckTenant(named);
   if (const auto auth = context.auth_context(); auth != nullptr && auth->IsPeerAuthenticated()) {
     for (const grpc::string_ref& identity : auth->GetPeerIdentity()) {
-      return std::string(identity.data(), identity.size());
+      return EscapedUnlessUtf8({identity.data(), identity.size()});
     }
   }
-  return HostOfPeer(context.peer());
+  return EscapedUnlessUtf8(HostOfPeer(context.peer()));
 }
 
 std::optional<TraceContext> TraceOf(const grpc::ServerContextBase& context) {

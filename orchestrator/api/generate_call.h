@@ -72,7 +72,7 @@ class GenerateCall final : public RequestSink, public std::enable_shared_from_th
   const Context context_;
   v1::GenerateRequest request_;  // constant once its texts are tokens
   const SteadyTime deadline_;
-  const std::shared_ptr<WorkMeter> meter_ = std::make_shared<WorkMeter>();
+  const std::shared_ptr<WorkMeter> meter_ = context_.engine.MeterFor(context_.tenant);
   // Set before the engine hears of the request.
   uint64_t seed_ = 0;
   int32_t num_prompt_tokens_ = 0;

@@ -14,6 +14,7 @@
 #include "orchestrator/api/unary_call.h"
 #include "orchestrator/api/writer_stream.h"
 #include "services/common/call_deadline.h"
+#include "services/common/utf8_text.h"
 
 namespace sluice {
 namespace {
@@ -171,9 +172,9 @@ GenerationService::Reactor* GenerationService::Score(grpc::CallbackServerContext
 // The call outlives what is asked for it.
 RequestContext GenerationService::ContextOf(const grpc::CallbackServerContext& context,
                                             Cancellation* caller) const {
+  const std::string tenant = admission_.TenantOf(context).value_or("");
   return {.deadline = DeadlineOf(context),
-          .work = {.owner = tenants_->OwnerFor(admission_.TenantOf(context).value_or("")),
-                   .meter = nullptr},
+          .work = {.owner = tenants_->OwnerFor(tenant), .meter = engine_->MeterFor(tenant)},
           .cancellation = std::shared_ptr<Cancellation>(std::shared_ptr<void>(), caller)};
 }
 
@@ -272,7 +273,7 @@ v1::GetStatusResponse GenerationService::DescribeStatus() const {
   tokenizer.set_service("tokenizer");
   tokenizer.set_address(tokenizer_address_);
   tokenizer.set_state(status.ok() ? v1::PROCESS_STATE_READY : v1::PROCESS_STATE_CONNECTING);
-  tokenizer.set_detail(std::string(status.message()));
+  tokenizer.set_detail(CleanUtf8(status.message()));
   FillStatus(engine_->status(), response);
   response.set_serving(response.serving() && status.ok());
   response.set_num_stages(engine_->topology().num_stages());

@@ -81,7 +81,7 @@ class ScoreBatch : public std::enable_shared_from_this<ScoreBatch> {
   const Options options_;
   const std::vector<v1::ScoreInput> inputs_;
   const std::shared_ptr<Cancellation> caller_ = std::make_shared<Cancellation>();
-  const std::shared_ptr<WorkMeter> meter_ = std::make_shared<WorkMeter>();
+  const std::shared_ptr<WorkMeter> meter_ = context_.engine.MeterFor(context_.tenant);
   const SteadyTime arrived_ = SteadyTime::Now();
 
   absl::Mutex mutex_;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "services/common/utf8_text.h"
+
 namespace sluice {
 namespace {
 
@@ -50,11 +52,11 @@ uint64_t Milliseconds(absl::Duration duration) {
 
 void Fill(const RequestLedger& request, SteadyTime now, v1::RequestStatus& message) {
   message.set_request_id(request.name);
-  message.set_tenant(request.tenant);
+  message.set_tenant(CleanUtf8(request.tenant));
   message.set_priority(request.priority);
   message.set_state(ToProto(request.phase));
   message.set_outcome(request.outcome);
-  message.set_detail(request.detail);
+  message.set_detail(CleanUtf8(request.detail));
   const RequestTimes& times = request.times;
   if (times.arrived.has_value()) {
     message.set_age_ms(Milliseconds(times.ended.value_or(now) - *times.arrived));
@@ -101,7 +103,7 @@ void Fill(const ReplicaProcess& process, RunnerRole role, v1::ProcessStatus& mes
   message.set_state(process.ready ? v1::PROCESS_STATE_READY : v1::PROCESS_STATE_CONNECTING);
   message.set_stage(process.stage);
   message.set_rank(process.rank);
-  message.set_detail(process.detail);
+  message.set_detail(CleanUtf8(process.detail));
   message.set_weight_bytes(process.weight_bytes);
   message.set_kv_bytes(process.kv_bytes);
   message.set_arithmetic(process.arithmetic);

@@ -5,6 +5,7 @@
 
 #include "services/common/call_deadline.h"
 #include "services/common/status.h"
+#include "services/work/work_metadata.h"
 
 namespace sluice {
 namespace {
@@ -157,6 +158,11 @@ void ConstraintPreparer::AskSampler(const std::shared_ptr<Call>& call) {
   absl::MutexLock lock(&mutex_);
   call->context = std::make_unique<grpc::ClientContext>();
   call->context->set_wait_for_ready(true);
+  const absl::Duration left = call->work.left();
+  if (left < absl::InfiniteDuration()) {
+    call->request.set_max_work_us(
+        static_cast<uint64_t>(std::max<int64_t>(1, absl::ToInt64Microseconds(left))));
+  }
   SetDeadline(*call->context, call->deadline);
   asking_.insert(call->context.get());
   if (stopped_ || call->left) call->context->TryCancel();
@@ -174,15 +180,14 @@ void ConstraintPreparer::OnAnswer(const std::shared_ptr<Call>& call, const absl:
     asking_.erase(call->context.get());
     stopped = stopped_;
   }
+  const absl::Status budget = call->work.Add(WorkOf(*call->context));
   if (stopped) return call->callback(Stopped());
+  if (!budget.ok()) return call->callback(Annotate(budget, "constraint"));
   if (absl::IsUnavailable(status) && ++call->num_lost < kMaxAttempts) return AskSampler(call);
   if (!status.ok()) return call->callback(Annotate(status, "constraint"));
   if (call->response.needs_vocabulary()) {
     call->request.mutable_vocabulary()->ParseFromString(*call->vocabulary);
     return AskSampler(call);
-  }
-  if (call->work.meter != nullptr) {
-    call->work.meter->Add(absl::Microseconds(call->response.work_us()));
   }
   auto kept = std::make_shared<ConstraintSpec>();
   kept->tenant = call->work.owner.tenant;

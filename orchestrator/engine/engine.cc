@@ -19,7 +19,8 @@ std::optional<TextStreams> TextOver(std::shared_ptr<grpc::Channel> tokenizer,
 Engine::Engine(EngineOptions options, ReplicaOptions replica, Dialer* dialer,
                std::shared_ptr<grpc::Channel> tokenizer, ProgressWatch* progress,
                std::optional<ReplicaOptions> draft_model)
-    : progress_(progress),
+    : max_request_work_(options.max_request_work),
+      progress_(progress),
       post_(loop_.post()),
       network_(dialer, post_, replica.orchestrator),
       replica_(std::move(replica), &network_),
@@ -55,6 +56,13 @@ void Engine::Cancel(RequestId id) {
 
 void Engine::SetBackpressured(RequestId id, bool backpressured) {
   post_([this, id, backpressured] { core_.SetBackpressured(id, backpressured); });
+}
+
+std::shared_ptr<WorkMeter> Engine::MeterFor(const std::string& tenant) {
+  return std::make_shared<WorkMeter>(max_request_work_,
+                                     [this, post = post_, tenant](absl::Duration work) {
+                                       post([this, tenant, work] { core_.BillWork(tenant, work); });
+                                     });
 }
 
 void Engine::Report(LedgerQuery query, std::function<void(const LedgerReport&)> callback) {

@@ -10,10 +10,12 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "orchestrator/engine/engine_core.h"
 #include "orchestrator/engine/request.h"
 #include "orchestrator/pipeline/connected_replica.h"
@@ -22,6 +24,7 @@
 #include "services/common/event_loop.h"
 #include "services/rpc/transport.h"
 #include "services/watch/progress_watch.h"
+#include "services/work/work_owner.h"
 
 namespace sluice {
 
@@ -47,6 +50,10 @@ class Engine final : private EventLoop::Task {
   // paused; RESOURCE_EXHAUSTED ends it after EngineOptions::unread_timeout.
   void SetBackpressured(RequestId id, bool backpressured);
 
+  // For the work outside of steps that is done for one request, or call, of the tenant: bounds it to
+  // EngineOptions::max_request_work, and bills the tenant, as for tokens. May outlive the engine.
+  std::shared_ptr<WorkMeter> MeterFor(const std::string& tenant);
+
   // Calls back with the ledgers asked for, from another thread.
   void Report(LedgerQuery query, std::function<void(const LedgerReport&)> callback);
 
@@ -58,6 +65,7 @@ class Engine final : private EventLoop::Task {
   // Null where there is none.
   Replica* ConnectDraftModel(std::optional<ReplicaOptions> options);
 
+  const absl::Duration max_request_work_;
   ProgressWatch* const progress_;
   EventLoop loop_;
   const Post post_;

@@ -104,6 +104,11 @@ void EngineCore::Cancel(RequestId id) {
   suspects_.Clear(id);
 }
 
+void EngineCore::BillWork(const std::string& tenant, absl::Duration work) {
+  Scheduler* const scheduler = runner_.scheduler();
+  if (scheduler != nullptr) scheduler->BillTime(tenant, absl::ToDoubleSeconds(work));
+}
+
 SteadyTime EngineCore::Advance(SteadyTime now) {
   requests_.SetTime(now);
   speculation_.SetTime(now.since_start());

@@ -96,6 +96,9 @@ class EngineCore final : private ModelRunner::Owner {
   // As Engine's; `id` is new.
   void Submit(RequestId id, EngineRequest request, std::shared_ptr<RequestSink> sink);
   void Cancel(RequestId id);
+  // Work of the tenant's was done outside of steps: it counts in its share. Of no account before the
+  // first incarnation of the replica, when nothing is shared.
+  void BillWork(const std::string& tenant, absl::Duration work);
   void SetBackpressured(RequestId id, bool backpressured) {
     requests_.SetBackpressured(id, backpressured);
   }

@@ -56,7 +56,8 @@ struct EngineRequest {
   bool processed_logprobs = false;
   int32_t priority = 0;
   std::string tenant;  // whom it is served for
-  // Processor time that was spent on it before: templates, tokenizing, compiling.
+  // Processor time that was spent on it before: templates, tokenizing, compiling. The tenant has been
+  // billed for it (Engine::MeterFor).
   absl::Duration work;
   // Keys and values are shared with requests of the same one; TenantBook::CacheDomain of the
   // client's.

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "services/messages/retry_info.h"
+#include "services/work/work_owner.h"
 
 namespace sluice {
 
@@ -102,9 +103,6 @@ void RequestTable::Activate(RequestId id, EngineRequest request,
   for (size_t i = 0; i < ids.size(); ++i) places_[ids[i]] = {&added, static_cast<int>(i)};
   const absl::Status status = AddSequences(added);
   if (!status.ok()) return Fail(id, status);
-  if (added.work() > absl::ZeroDuration()) {
-    scheduler_->BillTime(added.request().tenant, absl::ToDoubleSeconds(added.work()));
-  }
   RemoveIfOver(added);
 }
 
@@ -221,12 +219,7 @@ void RequestTable::AddWork(SequenceId sequence, absl::Duration work) {
   scheduler_->BillTime(request->request().tenant, absl::ToDoubleSeconds(work));
   request->AddWork(work);
   if (request->work() <= max_work_) return;
-  overworked_.emplace_back(
-      sequence,
-      absl::ResourceExhaustedError(absl::StrCat(
-          "constraint: its masks, and what went before them, have taken ",
-          absl::FormatDuration(absl::Trunc(request->work(), absl::Milliseconds(1))),
-          " of processor time; accepted: up to ", absl::FormatDuration(max_work_), " a request")));
+  overworked_.emplace_back(sequence, TooMuchWork(request->work(), max_work_));
 }
 
 void RequestTable::SetBackpressured(RequestId id, bool backpressured) {

@@ -111,10 +111,11 @@ void AdmissionQueue::ChargeDecodes() {
 void AdmissionQueue::ChargeTime(const std::string& name, double seconds, const StepCost& cost) {
   // About what a position of a small model costs, where its cost is not known.
   constexpr double kSecondsPerPosition = 1e-3;
-  TenantShare* const share = table_.ShareOf(name);
-  if (share == nullptr) return;
   const double each = cost.known() ? cost.per_position : kSecondsPerPosition;
-  table_.queue().Charge(*share, Tenants::kDecodePrice * seconds / each);
+  const double tokens = Tenants::kDecodePrice * seconds / each;
+  TenantShare* const share = table_.ShareOf(name);
+  if (share == nullptr) return tenants_.ChargeIdle(name, tokens, table_.queue().least_served());
+  table_.queue().Charge(*share, tokens);
 }
 
 }  // namespace sluice

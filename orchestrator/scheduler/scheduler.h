@@ -111,8 +111,8 @@ class Scheduler {
   // Queues a paused sequence again, in its old position.
   void Resume(SequenceId sequence);
 
-  // Charges a tenant for processor time outside of steps (masks, compilation), as for the tokens
-  // that steps compute in it. Does nothing where the tenant has no sequence.
+  // Charges a tenant for processor time outside of steps (masks, compilation, tokenizing), as for the
+  // tokens that steps compute in it, whether it has sequences or not.
   void BillTime(const std::string& tenant, double seconds);
 
   // ---- Steps ----

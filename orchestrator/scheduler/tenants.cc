@@ -34,7 +34,7 @@ void Tenants::RefreshPolicies() {
   }
 }
 
-Tenant& Tenants::Enter(absl::string_view name, double least) {
+Tenant& Tenants::Account(absl::string_view name, double least) {
   if (tenants_.size() >= kMaxRemembered && !tenants_.contains(name)) DropIdle(least);
   const auto [it, added] = tenants_.try_emplace(name);
   Tenant& tenant = it->second;
@@ -43,9 +43,20 @@ Tenant& Tenants::Enter(absl::string_view name, double least) {
     tenant.serial = ++last_serial_;
     tenant.policy = policies_.Of(name);
   }
+  if (tenant.num_alive == 0) tenant.served = std::max(tenant.served, least);
+  return tenant;
+}
+
+void Tenants::ChargeIdle(absl::string_view name, double tokens, double least) {
+  Tenant& tenant = Account(name, least);
+  Charge(tenant, tokens);
+  if (num_active_ == 0) RaiseStart(tenant.served);
+}
+
+Tenant& Tenants::Enter(absl::string_view name, double least) {
+  Tenant& tenant = Account(name, least);
   ++num_alive_;
   if (tenant.num_alive++ == 0) {
-    tenant.served = std::max(tenant.served, least);
     active_weight_ += tenant.policy.weight;
     ++num_active_;
   }

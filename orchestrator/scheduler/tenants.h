@@ -61,6 +61,10 @@ class Tenants {
     tenant.served += tokens / tenant.policy.weight;
     ++num_charges_;
   }
+  // Charges one that has no sequence in the scheduler that charges it: above `least`, with which it
+  // would start. Where nobody has sequences, those who come start with its count: nobody was kept
+  // waiting.
+  void ChargeIdle(absl::string_view name, double tokens, double least);
   // Grows with every charge, so that a scheduler notices what others have charged.
   uint64_t num_charges() const { return num_charges_; }
   // The largest count that a tenant had when the last of its sequences of a priority left a queue:
@@ -86,6 +90,8 @@ class Tenants {
   absl::Status CheckIntegrity() const;
 
  private:
+  // The account of a tenant, which may be new; of one without sequences with at least `least`.
+  Tenant& Account(absl::string_view name, double least);
   void DropIdle(double least);
 
   const TenantPolicySource source_;

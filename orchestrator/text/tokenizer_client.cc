@@ -84,7 +84,7 @@ struct TokenizerClient::Attempts : std::enable_shared_from_this<Attempts<Request
     auto next = std::make_shared<grpc::ClientContext>();
     next->set_wait_for_ready(true);
     SetDeadline(*next, std::min(deadline, SteadyTime::Now() + bound * patience));
-    SetWorkOwner(work.owner, *next);
+    SetWork(work, *next);
     ExpectTokenizer(*next, shared->options.digest);
     bool left = false;
     {
@@ -107,7 +107,9 @@ struct TokenizerClient::Attempts : std::enable_shared_from_this<Attempts<Request
   }
 
   void End(const grpc::Status& status) {
-    if (work.meter != nullptr) work.meter->Add(WorkOf(*Context()));
+    if (const absl::Status budget = work.Add(WorkOf(*Context())); !budget.ok()) {
+      return callback(budget);
+    }
     const SteadyTime now = SteadyTime::Now();
     const bool hangs =
         status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED && now + kNearlyThere < deadline;
@@ -163,6 +165,8 @@ struct TokenizerClient::Attempts : std::enable_shared_from_this<Attempts<Request
 template <class Request, class Response, class Method>
 void TokenizerClient::Call(Method method, Request request, const RequestContext& context,
                            Callback<Response> callback) {
+  const absl::Status budget = context.work.Add(absl::ZeroDuration());
+  if (!budget.ok()) return callback(budget);
   const size_t bytes = 1 + request.ByteSizeLong();
   const absl::Status room = shared_->Reserve(context.work.owner.tenant, bytes);
   if (!room.ok()) return callback(room);

@@ -49,7 +49,8 @@ class TokenizerClient {
 
   // Statuses as in tokenizer.proto; DEADLINE_EXCEEDED where the request's deadline passes,
   // UNAVAILABLE where the tokenizer hangs, can't be reached or is that of another model, CANCELLED
-  // once the caller has left, RESOURCE_EXHAUSTED where too many bytes of its tenant are under way.
+  // once the caller has left, RESOURCE_EXHAUSTED where too many bytes of its tenant are under way or
+  // the request has taken all the work that it may.
   void Tokenize(v1::TokenizeRequest request, const RequestContext& context,
                 Callback<v1::TokenizeResponse> callback);
   void Detokenize(v1::DetokenizeRequest request, const RequestContext& context,

@@ -28,9 +28,11 @@ absl::StatusOr<std::unique_ptr<ModelServer>> StartEmbeddingServer(const ModelSer
       opened.OpenWeights({.name = "the embedding",
                           .read =
                               [&config](const WeightSource& weights) {
-                                const bool learned = config.position == PositionKind::kLearned;
-                                return weights.BytesOf({TensorRole::kEmbedding}) +
-                                       (learned ? weights.BytesOf({TensorRole::kPositions}) : 0);
+                                uint64_t bytes = 0;
+                                for (const TensorId tensor : TensorsOutsideLayers(config)) {
+                                  if (IsOfTheEmbedding(tensor)) bytes += weights.BytesOf(tensor);
+                                }
+                                return bytes;
                               },
                           .kept =
                               [&config](WeightFormat format) {

@@ -16,7 +16,7 @@ EmbeddingService::EmbeddingService(ServedModel model, EmbeddingTable* table, Bac
       table_(table),
       backend_(backend),
       dialer_(dialer),
-      ring_(*backend, table->hidden_size()),
+      ring_(*backend, table->row_width()),
       worker_(progress) {}
 
 grpc::ServerBidiReactor<v1::EmbeddingRunRequest, v1::EmbeddingRunResponse>* EmbeddingService::Run(

@@ -16,7 +16,7 @@ EmbeddingSession::EmbeddingSession(const v1::EmbeddingOpen& open, const WiringId
       on_step_(std::move(on_step)),
       port_(open, std::move(stream),
             {.wiring = wiring,
-             .memory = {.backend = backend, .hidden_size = table.hidden_size()},
+             .memory = {.backend = backend, .hidden_size = table.row_width()},
              .peers = {.next_stage = std::move(peers.next_stage),
                        .ring = &ring,
                        .sampler = std::move(peers.sampler),

@@ -47,13 +47,28 @@ absl::StatusOr<Loaded> LoadTable(const WeightSource& source, TensorId tensor, Ma
   return Loaded{*std::move(memory), table};
 }
 
+absl::StatusOr<std::vector<std::byte>> ReadPacked(const WeightSource& source, TensorId tensor,
+                                                  MatrixShape shape, WeightFormat format) {
+  const auto row_bytes = static_cast<int64_t>(RowBytes(format, shape.columns));
+  std::vector<std::byte> packed(shape.rows * row_bytes);
+  const int64_t step = std::clamp<int64_t>(kStagingBytes / row_bytes, 1, shape.rows);
+  for (int64_t begin = 0; begin < shape.rows; begin += step) {
+    const IndexRange rows{begin, std::min(begin + step, shape.rows)};
+    const auto part = absl::MakeSpan(packed).subspan(begin * row_bytes, rows.size() * row_bytes);
+    absl::Status read = source.Read(tensor, {rows, {0, shape.columns}}, format, part);
+    if (!read.ok()) return read;
+  }
+  return packed;
+}
+
 }  // namespace
 
 EmbeddingTable::EmbeddingTable(const ModelConfig& config, Backend& backend)
     : position_(config.position),
       max_positions_(config.max_positions),
       scale_(config.embedding_scale),
-      backend_(&backend) {}
+      backend_(&backend),
+      norm_eps_(config.norm_eps) {}
 
 absl::StatusOr<EmbeddingTable> EmbeddingTable::Load(const ModelConfig& config,
                                                     const WeightSource& source, WeightType weights,
@@ -65,10 +80,23 @@ absl::StatusOr<EmbeddingTable> EmbeddingTable::Load(const ModelConfig& config,
                      backend);
   };
   EmbeddingTable result(config, backend);
-  auto tokens = load({TensorRole::kEmbedding});
-  if (!tokens.ok()) return tokens.status();
-  result.memory_ = std::move(tokens->memory);
-  result.table_ = tokens->table;
+  const TensorId tokens_id{TensorRole::kEmbedding};
+  if (const WeightFormat format = FormatOf(tokens_id, config, *wanted); IsQuantized(format)) {
+    auto packed = ReadPacked(source, tokens_id, ShapeOf(tokens_id, config), format);
+    if (!packed.ok()) return packed.status();
+    result.packed_rows_ = *std::move(packed);
+    result.packed_format_ = format;
+    result.table_ = {.dtype = DType::kF32, .rows = config.vocab_size, .cols = config.hidden_size};
+  } else {
+    auto tokens = load(tokens_id);
+    if (!tokens.ok()) return tokens.status();
+    result.memory_ = std::move(tokens->memory);
+    result.table_ = tokens->table;
+  }
+  if (config.side_width() > 0) {
+    const absl::Status loaded = result.LoadSides(config, source, *wanted);
+    if (!loaded.ok()) return loaded;
+  }
   if (config.position != PositionKind::kLearned) return result;
   auto positions = load({TensorRole::kPositions});
   if (!positions.ok()) return positions.status();
@@ -104,15 +132,87 @@ bool EmbeddingTable::adds_positions() const {
 absl::Status EmbeddingTable::Embed(absl::Span<const int32_t> ids,
                                    absl::Span<const int32_t> positions, MatrixView out) {
   SLUICE_CHECK(positions.size() == ids.size());
-  SLUICE_CHECK(out.rows == static_cast<int64_t>(ids.size()) && out.cols == hidden_size());
+  SLUICE_CHECK(out.rows == static_cast<int64_t>(ids.size()) && out.cols == row_width());
   if (absl::Status checked = CheckIds(ids); !checked.ok()) return checked;
   if (adds_positions()) {
     if (absl::Status checked = CheckPositions(positions); !checked.ok()) return checked;
   }
   if (ids.empty()) return absl::OkStatus();
-  backend_->GatherRows(table_, ids, out);
-  if (scale_ != 1) backend_->Scale(scale_, out);
-  return adds_positions() ? AddPositions(positions, out) : absl::OkStatus();
+  const MatrixView x = out.Columns(0, hidden_size());
+  if (memory_ != nullptr) {
+    backend_->GatherRows(table_, ids, x);
+  } else {
+    UnpackRows(ids, x);
+  }
+  if (scale_ != 1) backend_->Scale(scale_, x);
+  if (side_table_.cols > 0) {
+    return EmbedSides(ids, x, out.Columns(hidden_size(), side_table_.cols));
+  }
+  return adds_positions() ? AddPositions(positions, x) : absl::OkStatus();
+}
+
+absl::Status EmbeddingTable::LoadSides(const ModelConfig& config, const WeightSource& source,
+                                       WeightFormat wanted) {
+  const TensorId table{TensorRole::kSideEmbedding}, projection{TensorRole::kSideProjection};
+  auto loaded =
+      LoadTable(source, table, ShapeOf(table, config), FormatOf(table, config, wanted), *backend_);
+  if (!loaded.ok()) return loaded.status();
+  side_memory_ = std::move(loaded->memory);
+  side_table_ = loaded->table;
+  const MatrixShape shape = ShapeOf(projection, config);
+  const WeightFormat format = FormatOf(projection, config, wanted);
+  auto packed = backend_->Pack(
+      {.num_outputs = shape.rows, .num_inputs = shape.columns, .format = format},
+      [&](int64_t begin, int64_t end, absl::Span<std::byte> rows) {
+        return source.Read(projection, WholeOf(shape).Rows(begin, end), format, rows);
+      });
+  if (!packed.ok()) return packed.status();
+  side_projection_ = *std::move(packed);
+  const TensorId norm{TensorRole::kSideProjectionNorm};
+  const auto weights = source.ReadFloats(norm, WholeOf(ShapeOf(norm, config)));
+  if (!weights.ok()) return weights.status();
+  auto memory = backend_->Allocate(weights->size() * sizeof(float));
+  if (!memory.ok()) return memory.status();
+  side_norm_ = *std::move(memory);
+  backend_->CopyIn(
+      {reinterpret_cast<const std::byte*>(weights->data()), weights->size() * sizeof(float)},
+      side_norm_->data());
+  return absl::OkStatus();
+}
+
+absl::Status EmbeddingTable::EmbedSides(absl::Span<const int32_t> ids, MatrixView x,
+                                        MatrixView out) {
+  const size_t bytes = ids.size() * out.cols * sizeof(float);
+  if (side_projected_ == nullptr || side_projected_->size_bytes() < bytes) {
+    auto memory = backend_->Allocate(bytes);
+    if (!memory.ok()) return memory.status();
+    side_projected_ = *std::move(memory);
+    backend_->ReserveForGemm(*side_projection_, out.rows);
+  }
+  const int64_t width = static_cast<int64_t>(side_norm_->size_bytes() / sizeof(float));
+  const MatrixView projected{side_projected_->data(), DType::kF32, out.rows, out.cols, out.cols};
+  // Every layer's part of every row by itself.
+  const MatrixView parts{projected.data, DType::kF32, out.rows * (out.cols / width), width, width};
+  backend_->Gemm(x, *side_projection_, projected);
+  backend_->Scale(1 / std::sqrt(static_cast<float>(x.cols)), projected);
+  backend_->RmsNorm(parts, static_cast<const float*>(side_norm_->data()), norm_eps_, parts);
+  backend_->GatherRows(side_table_, ids, out);
+  backend_->Scale(std::sqrt(static_cast<float>(width)), out);
+  backend_->AddResidual(projected, out);
+  backend_->Scale(std::sqrt(0.5F), out);
+  return absl::OkStatus();
+}
+
+void EmbeddingTable::UnpackRows(absl::Span<const int32_t> ids, MatrixView out) {
+  const size_t row_bytes = RowBytes(packed_format_, out.cols);
+  std::vector<float> row(out.cols);
+  for (size_t t = 0; t < ids.size(); ++t) {
+    DecodeRow(packed_format_,
+              absl::MakeConstSpan(packed_rows_).subspan(ids[t] * row_bytes, row_bytes),
+              absl::MakeSpan(row));
+    backend_->CopyIn({reinterpret_cast<const std::byte*>(row.data()), row.size() * sizeof(float)},
+                     out.Rows(static_cast<int64_t>(t), 1).data);
+  }
 }
 
 absl::Status EmbeddingTable::AddPositions(absl::Span<const int32_t> positions, MatrixView out) {

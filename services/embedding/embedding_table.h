@@ -1,11 +1,12 @@
 // The token embedding of a model, [V, H], and what its positions add to it: a learned table or
-// sines and cosines. In memory of a backend. Driven by one thread at a time, as its backend is; the
+// sines and cosines; and where the model has them the embeddings for each layer (SideSpec). In memory of a backend. Driven by one thread at a time, as its backend is; the
 // backend must outlive it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -18,8 +19,9 @@ namespace sluice {
 
 class EmbeddingTable {
  public:
-  // Reads the tables through `source`, a few rows at a time, and keeps them as F32 or BF16. Errors
-  // as WeightSource::Read, or RESOURCE_EXHAUSTED.
+  // Reads the tables through `source`, a few rows at a time, and keeps them as F32, BF16 or, in memory
+  // of the host, as rows of the quantised format that FormatOf gives them. Errors as
+  // WeightSource::Read, or RESOURCE_EXHAUSTED.
   static absl::StatusOr<EmbeddingTable> Load(const ModelConfig& config, const WeightSource& source,
                                              WeightType weights, Backend& backend);
 
@@ -27,7 +29,9 @@ class EmbeddingTable {
   // `positions`, as long as `ids`, are absolute positions in each token's sequence; models with
   // neither learned nor sinusoidal positions read none. Position p's sinusoidal vector is
   // sin(p w_0), cos(p w_0), sin(p w_1), ... with w_i = 10000^(-2i/H) (Vaswani et al. 2017).
-  // out [T, H] is memory of the backend, F32, T = ids.size().
+  // Behind it, in models with embeddings for each layer, those of all layers: for layer l
+  // (norm(projection_l(e) / sqrt(H)) + sqrt(S) * table_l[ids[t]]) / sqrt(2), e being the embedding.
+  // out [T, row_width()] is memory of the backend, F32, T = ids.size().
   // INVALID_ARGUMENT, with `out` untouched, where an id is outside [0, V) or a position that is
   // read outside the model's; RESOURCE_EXHAUSTED where the backend lacks memory.
   absl::Status Embed(absl::Span<const int32_t> ids, absl::Span<const int32_t> positions,
@@ -35,8 +39,10 @@ class EmbeddingTable {
 
   int64_t vocab_size() const { return table_.rows; }
   int64_t hidden_size() const { return table_.cols; }
+  // H, and what embeddings for each layer take.
+  int64_t row_width() const { return hidden_size() + side_table_.cols; }
   size_t weight_bytes() const {
-    return memory_->size_bytes() +
+    return side_bytes() + packed_rows_.size() + (memory_ == nullptr ? 0 : memory_->size_bytes()) +
            (position_memory_ == nullptr ? 0 : position_memory_->size_bytes());
   }
 
@@ -49,16 +55,35 @@ class EmbeddingTable {
   // out += the vectors of the positions.
   absl::Status AddPositions(absl::Span<const int32_t> positions, MatrixView out);
   void ComputeSinusoids(absl::Span<const int32_t> positions, MatrixView rows);
+  absl::Status LoadSides(const ModelConfig& config, const WeightSource& source,
+                         WeightFormat wanted);
+  // `out` [T, L * S] = the embeddings for each layer of tokens whose embeddings are `x`.
+  absl::Status EmbedSides(absl::Span<const int32_t> ids, MatrixView x, MatrixView out);
+  size_t side_bytes() const {
+    return side_memory_ == nullptr ? 0
+                                   : side_memory_->size_bytes() + side_projection_->size_bytes();
+  }
+  // out = rows of the packed table.
+  void UnpackRows(absl::Span<const int32_t> ids, MatrixView out);
 
   PositionKind position_;
   int max_positions_;
   float scale_;
   Backend* backend_;
-  std::unique_ptr<Buffer> memory_;
-  MatrixView table_;
+  std::unique_ptr<Buffer> memory_;      // null where rows are packed
+  MatrixView table_;                    // [V, H]; without memory where rows are packed
+  std::vector<std::byte> packed_rows_;  // of packed_format_
+  WeightFormat packed_format_ = WeightFormat::kF32;
   std::unique_ptr<Buffer> position_memory_;  // of learned positions
   MatrixView position_table_;                // [max_positions, H]
   std::unique_ptr<Buffer> position_rows_;    // of the step at hand; grows
+  // Of embeddings for each layer.
+  std::unique_ptr<Buffer> side_memory_;
+  MatrixView side_table_;  // [V, L * S]; no columns where there are none
+  std::unique_ptr<PackedMatrix> side_projection_;
+  std::unique_ptr<Buffer> side_norm_;       // [S]
+  std::unique_ptr<Buffer> side_projected_;  // of the step at hand; grows
+  float norm_eps_;
 };
 
 }  // namespace sluice

@@ -24,6 +24,11 @@ std::string LackedOf(const LayerSpec& layer) {
   if (attention.sinks) return "attention sinks";
   if (attention.chunk > 0) return "chunks of attention";
   if (attention.clip > 0) return "clamped queries, keys and values";
+  if (attention.value_norm) return "norms of values";
+  if (attention.head_dim > 0 || attention.num_kv_heads > 0) return "layers with heads of their own";
+  if (attention.kv_source >= 0) return "layers that share keys and values";
+  if (layer.side.has_value()) return "embeddings for each layer";
+  if (layer.output_factor) return "layers with a factor of what leaves them";
   if (MixtureOf(layer) != nullptr) return "mixtures of experts";
   const LayerNorms& norms = layer.norms;
   const bool mlp_reads_norm = norms.before_mlp || layer.parallel_residual;

@@ -132,6 +132,8 @@ void MapGemma(JsonFields& fields, ModelConfig& config);
 extern const TensorNames kGemma2Names;
 void MapGemma2(JsonFields& fields, ModelConfig& config);
 void MapGemma3(JsonFields& fields, ModelConfig& config);
+extern const TensorNames kGemma4Names;
+void MapGemma4(JsonFields& fields, ModelConfig& config);
 
 // ---- family_gpt.cc ----
 

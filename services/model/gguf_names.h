@@ -1,4 +1,4 @@
-// What GGUF files call a model's tensors, whatever its family. Immutable tables.
+// What GGUF files call a model's tensors, whatever its family. Pure function.
 #pragma once
 
 #include "services/model/checkpoint.h"
@@ -7,9 +7,9 @@
 
 namespace sluice {
 
-// The table for a model's files: projections may be fused (Phi-3, GPT-2, GPT-NeoX), and rows of q
-// and k reordered, as llama.cpp's converter leaves them in families that it rotates in neighbouring
-// pairs.
-const TensorNames& GgufTensorNames(const ModelConfig& config, const Checkpoint& checkpoint);
+// The names in a model's files: which projections are fused, whether experts lie together and how
+// latent attention is cut, the files tell; rows of q and k are reordered as llama.cpp's converter
+// leaves them in families that it rotates in neighbouring pairs.
+TensorNames GgufTensorNames(const ModelConfig& config, const Checkpoint& checkpoint);
 
 }  // namespace sluice

@@ -89,6 +89,14 @@ struct AttentionSpec {
   float clip = 0;      // queries, keys and values are clamped to -clip .. clip, > 0; 0: they stay
   int chunk = 0;       // positions, >= 1: a query sees those of its own run of so many; 0: all
   bool sinks = false;  // each head has a score that takes part in the softmax and has no value
+  // Of this layer's heads, where they are not the model's; 0: ModelConfig's. REQUIRES: no latent.
+  int head_dim = 0;
+  int num_kv_heads = 0;
+  bool keys_as_values = false;  // values are what keys are before their norm
+  bool value_norm = false;      // every head's values are normalised as kPlainHeadRms does it
+  // The earlier layer of equal heads whose keys and values this one reads, having none of its own; -1:
+  // its own.
+  int kv_source = -1;
   // None: queries, keys and values by head. Of all layers of a model or of none.
   std::optional<LatentSpec> latent;
   // Multiplies what heads make of values by the sigmoid of a product of what queries are made of.
@@ -132,6 +140,11 @@ struct MixtureSpec {
   bool weighs_inputs = false;  // weights are of what experts read instead of their results
   int shared_width = 0;        // columns of an expert that takes part in every row; 0: none
   bool shared_score = false;   // whose weight is the sigmoid of a product
+  // An MLP beside the experts. It reads what LayerNorms::before_mlp says; the experts read a norm of
+  // the residual stream of their own, and the router one that is scaled. Both results are normalised
+  // before they are added.
+  std::optional<DenseMlpSpec> beside;
+  bool expert_factors = false;  // each expert's weight is multiplied by a factor of the expert
 };
 
 // The layer is attention alone.
@@ -151,12 +164,22 @@ struct LayerNorms {
   bool after_mlp = false;        // of what the MLP adds to it
 };
 
+// A narrow embedding of the token for each layer (Gemma Team 2025), which a gate of the layer's state
+// weighs: state += norm(out(activation(gate(state)) * embedding)). All layers have one, equally wide,
+// or none.
+struct SideSpec {
+  int width = 0;  // S, >= 1
+  Activation activation = Activation::kGeluTanh;
+};
+
 struct LayerSpec {
   AttentionSpec attention;
   MlpSpec mlp;
   bool parallel_residual = false;  // attention and MLP both read the layer's input
   LayerNorms norms;
   float residual_multiplier = 1;  // of what attention and MLP add, after its norm
+  std::optional<SideSpec> side;   // added after the MLP
+  bool output_factor = false;     // what leaves the layer is multiplied by a number of the files'
 };
 
 // Null where the layer's MLP is no mixture.

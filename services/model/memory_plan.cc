@@ -25,10 +25,6 @@ uint64_t BytesOf(TensorId tensor, const ModelConfig& config, WeightFormat wanted
   return BytesOf(WholeOf(ShapeOf(tensor, config)), FormatOf(tensor, config, wanted));
 }
 
-bool IsOfTheSampler(TensorId tensor) {
-  return tensor.role != TensorRole::kEmbedding && tensor.role != TensorRole::kPositions;
-}
-
 // Of a layer with a state in place of keys and values, so many heads of it: what a block takes,
 // shared out among its positions.
 uint64_t StateBytes(const ModelConfig& config, int64_t heads, int64_t key_heads) {
@@ -42,15 +38,36 @@ uint64_t StateBytes(const ModelConfig& config, int64_t heads, int64_t key_heads)
   return spec.bytes_per_slot() / StatePoolSpec::kRun;
 }
 
-// A latent is kept once, whatever the number of heads.
-uint64_t KvBytes(int64_t layers, int64_t kv_heads, const ModelConfig& config, DType dtype) {
+// A latent is kept once, whatever the number of heads; `kv_heads` of a layer.
+template <typename KvHeads>
+uint64_t KvBytes(IndexRange layers, const KvHeads& kv_heads, const ModelConfig& config,
+                 DType dtype) {
   if (const LatentSpec* latent = config.latent(); latent != nullptr) {
-    return layers * KvVectorBytes(dtype, latent->stored_dim());
+    return layers.size() * KvVectorBytes(dtype, latent->stored_dim());
   }
-  return uint64_t{2} * layers * kv_heads * KvVectorBytes(dtype, config.head_dim);
+  uint64_t bytes = 0;
+  for (auto layer = static_cast<int>(layers.begin); layer < layers.end; ++layer) {
+    const AttentionSpec& attention = config.layers[layer].attention;
+    if (attention.kv_source >= 0 || !attention.has_keys()) continue;
+    bytes += uint64_t{2} * kv_heads(layer) * KvVectorBytes(dtype, config.head_dim_of(layer));
+  }
+  return bytes;
 }
 
 }  // namespace
+
+bool IsOfTheEmbedding(TensorId tensor) {
+  switch (tensor.role) {
+    case TensorRole::kEmbedding:
+    case TensorRole::kPositions:
+    case TensorRole::kSideEmbedding:
+    case TensorRole::kSideProjection:
+    case TensorRole::kSideProjectionNorm:
+      return true;
+    default:
+      return false;
+  }
+}
 
 uint64_t NumParameters(const ModelConfig& config) {
   uint64_t count = 0;
@@ -64,7 +81,7 @@ uint64_t NumParameters(const ModelConfig& config) {
 uint64_t EmbeddingBytes(const ModelConfig& config, WeightFormat wanted) {
   uint64_t bytes = 0;
   for (const TensorId tensor : TensorsOutsideLayers(config)) {
-    if (!IsOfTheSampler(tensor)) bytes += BytesOf(tensor, config, wanted);
+    if (IsOfTheEmbedding(tensor)) bytes += BytesOf(tensor, config, wanted);
   }
   return bytes;
 }
@@ -82,22 +99,22 @@ uint64_t ShardBytes(const ModelConfig& config, const ShardPlan& plan, WeightForm
 uint64_t HeadBytes(const ModelConfig& config, WeightFormat wanted) {
   uint64_t bytes = 0;
   for (const TensorId tensor : TensorsOutsideLayers(config)) {
-    if (IsOfTheSampler(tensor)) bytes += BytesOf(tensor, config, wanted);
+    if (!IsOfTheEmbedding(tensor)) bytes += BytesOf(tensor, config, wanted);
   }
   return bytes;
 }
 
 uint64_t KvBytesPerPosition(const ModelConfig& config, const ShardPlan& plan, DType dtype) {
-  return KvBytes(config.NumAttentionLayers(plan.layers.begin, plan.layers.end),
-                 plan.kv_heads.size(), config, dtype) +
+  const auto kv_heads = [&](int layer) { return KvHeadsOf(layer, config, plan).size(); };
+  return KvBytes(plan.layers, kv_heads, config, dtype) +
          config.NumRecurrentLayers(plan.layers.begin, plan.layers.end) *
              StateBytes(config, plan.recurrent_heads.size(), plan.recurrent_key_heads.size());
 }
 
 uint64_t KvBytesPerPosition(const ModelConfig& config, DType dtype) {
+  const auto kv_heads = [&](int layer) { return config.kv_heads_of(layer); };
+  const uint64_t keys = KvBytes({0, config.num_layers()}, kv_heads, config, dtype);
   const RecurrentSpec* recurrent = config.recurrent();
-  const uint64_t keys = KvBytes(config.NumAttentionLayers(0, config.num_layers()),
-                                config.num_kv_heads, config, dtype);
   if (recurrent == nullptr) return keys;
   return keys + config.NumRecurrentLayers(0, config.num_layers()) *
                     StateBytes(config, recurrent->num_heads, recurrent->num_key_heads);

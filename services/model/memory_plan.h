@@ -16,6 +16,9 @@ namespace sluice {
 // Numbers in all matrices and vectors, those that are shared counted once.
 uint64_t NumParameters(const ModelConfig& config);
 
+// Whether the embedding holds a tensor outside the layers, and not the sampler.
+bool IsOfTheEmbedding(TensorId tensor);
+
 // Bytes of weights, kept in what FormatOf (weight_rule.h) says where `wanted` was asked for.
 uint64_t EmbeddingBytes(const ModelConfig& config, WeightFormat wanted);
 uint64_t ShardBytes(const ModelConfig& config, const ShardPlan& plan, WeightFormat wanted);

@@ -40,8 +40,8 @@ struct GenerationDefaults {
 };
 
 // How the files of a model hold its matrices where they are quantised. Those that `sluice quantize`
-// wrote: weight_rule.h says which of them, quantized_tensor.h how. Files of others: as many as the
-// files hold so, `scheme` says how.
+// wrote: weight_rule.h says which of them, quantized_tensor.h how. Files of others, GGUF among them:
+// as many as the files hold so, `scheme` says how.
 struct Quantization {
   // A matrix that is kept in another format than FormatOf has for the others.
   struct Exception {
@@ -55,14 +55,14 @@ struct Quantization {
   std::string checkpoint_id;  // of the weights that the configuration belongs to; empty for others'
   bool published = false;     // the files are others'
   PublishedScheme scheme;     // of others' files
-  std::vector<Exception> exceptions;  // of others' files
+  std::vector<Exception> exceptions;  // of others' files, ascending by tensor
 };
 
 // A loaded config holds what the field comments promise; see LoadModelConfig.
 struct ModelConfig {
   std::string model_type;  // such as "llama"
 
-  // Sizes, all >= 1.
+  // Sizes, all >= 1. Layers may have heads of their own (AttentionSpec).
   int vocab_size = 0;     // V
   int hidden_size = 0;    // H
   int num_heads = 0;      // Nq
@@ -93,16 +93,27 @@ struct ModelConfig {
   std::vector<int> eos_token_ids;   // each in [0, V); empty: the model names none
   GenerationDefaults generation;
 
-  int query_width() const { return num_heads * head_dim; }  // Nq * D
-  int kv_width() const { return num_kv_heads * head_dim; }  // Nkv * D
+  // Of a layer, whose heads may be its own.
+  int head_dim_of(int layer) const {
+    const int own = layers[layer].attention.head_dim;
+    return own > 0 ? own : head_dim;
+  }
+  int kv_heads_of(int layer) const {
+    const int own = layers[layer].attention.num_kv_heads;
+    return own > 0 ? own : num_kv_heads;
+  }
+  int query_width(int layer) const { return num_heads * head_dim_of(layer); }        // Nq * D
+  int kv_width(int layer) const { return kv_heads_of(layer) * head_dim_of(layer); }  // Nkv * D
   // Null where keys and values are by head. With it D is LatentSpec::query_dim() and Nkv is Nq.
   const LatentSpec* latent() const {
     return layers.front().attention.latent.has_value() ? &*layers.front().attention.latent
                                                        : nullptr;
   }
   // Elements of the value of a head, and of those of all: what the output projection reads.
-  int value_dim() const { return latent() != nullptr ? latent()->value_dim : head_dim; }
-  int value_width() const { return num_heads * value_dim(); }
+  int value_dim(int layer) const {
+    return latent() != nullptr ? latent()->value_dim : head_dim_of(layer);
+  }
+  int value_width(int layer) const { return num_heads * value_dim(layer); }
   // Of the layers that have a state in place of keys and values; null where none has.
   const RecurrentSpec* recurrent() const {
     for (const LayerSpec& layer : layers) {
@@ -113,6 +124,13 @@ struct ModelConfig {
   // Of the layers [begin, end) those with keys and values, or with a state in place of them.
   int NumAttentionLayers(int64_t begin, int64_t end) const;
   int NumRecurrentLayers(int64_t begin, int64_t end) const;
+  // S, of embeddings for each layer; 0: there are none.
+  int side_width() const {
+    return layers.front().side.has_value() ? layers.front().side->width : 0;
+  }
+  // Numbers of a row between stages: the residual stream [H], then the token's embeddings for all
+  // layers [L * S].
+  int row_width() const { return hidden_size + side_width() * num_layers(); }
   int num_layers() const { return static_cast<int>(layers.size()); }
   // RopeConfig's questions, of all rotations together.
   bool depends_on_length() const;

@@ -104,6 +104,12 @@ PublishedScheme ReadBitsAndBytes(JsonFields& fields) {
   return {.layout = PublishedLayout::kBitsAndBytes, .bits = 4};
 }
 
+// Experts of gpt-oss.
+PublishedScheme ReadMxFp4(JsonFields& fields) {
+  CheckModules(fields, "modules_to_not_convert");
+  return {.layout = PublishedLayout::kMxFp4, .bits = 4, .group_size = kMxFp4Group};
+}
+
 // Sizes of FP8 blocks, [outputs, inputs] or "outputs x inputs".
 void ReadBlock(JsonFields& fields, const std::string& name, const nlohmann::json* value,
                PublishedScheme& scheme) {
@@ -252,14 +258,16 @@ PublishedScheme ReadPublishedScheme(JsonFields& fields, const std::string& metho
   if (method == "awq") return ReadAwq(fields);
   if (method == "gptq") return ReadGptq(fields);
   if (method == "bitsandbytes") return ReadBitsAndBytes(fields);
+  if (method == "mxfp4") return ReadMxFp4(fields);
   if (method == "compressed-tensors") return ReadCompressedTensors(fields);
-  fields.Reject("quant_method",
-                absl::StrCat("\"sluice\", which `sluice quantize` writes, \"fp8\", \"fbgemm_fp8\", "
-                             "\"awq\", \"gptq\", \"bitsandbytes\", \"compressed-tensors\"; of a "
-                             "model that was quantized otherwise serve the original, with "
-                             "--weights ",
-                             QuantizedTypeNames(", ", " or ")),
-                kNotRead);
+  fields.Reject(
+      "quant_method",
+      absl::StrCat("\"sluice\", which `sluice quantize` writes, \"fp8\", \"fbgemm_fp8\", "
+                   "\"awq\", \"gptq\", \"bitsandbytes\", \"compressed-tensors\", "
+                   "\"mxfp4\"; of a model that was quantized otherwise serve the original, with "
+                   "--weights ",
+                   QuantizedTypeNames(", ", " or ")),
+      kNotRead);
   return {};
 }
 
@@ -273,6 +281,7 @@ WeightFormat NativeFormatOf(const PublishedScheme& scheme, bool in_order) {
       return WeightFormat::kInt8Zp;
     case kNvFp4:
     case kBitsAndBytes:
+    case kGguf:
       return WeightFormat::kF32;
     default:
       break;

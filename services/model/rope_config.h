@@ -21,6 +21,7 @@ enum class RopeScaling : uint8_t {
   kLlama3,      // slow pairs over factor, fast ones kept, the band between blended by wavelength
   kLongRope,    // each pair over a divisor of its own, from one list for sequences of up to
                 // original_positions and from another beyond (Ding et al. 2024)
+  kProportional,  // all of them over factor, and none of the pairs behind the fastest turned_pairs
 };
 
 struct RopeConfig {
@@ -44,6 +45,8 @@ struct RopeConfig {
   // kLlama3: the same two limits.
   double high_freq_factor = 4;
   double low_freq_factor = 1;
+
+  int turned_pairs = 0;  // kProportional: in [0, dim / 2]
 
   // kLongRope: [dim / 2] each, all > 0.
   std::vector<double> short_factors;

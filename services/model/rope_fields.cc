@@ -35,7 +35,10 @@ constexpr ScalingName kScalings[] = {
      "factor, original_max_position_embeddings, low_freq_factor, high_freq_factor"},
     {"longrope", RopeScaling::kLongRope,
      "factor, original_max_position_embeddings, attention_factor"},
+    {"proportional", RopeScaling::kProportional, "factor, partial_rotary_factor"},
 };
+
+constexpr char kTurnedFraction[] = "partial_rotary_factor";
 
 std::string KnownScalings() {
   return absl::StrJoin(kScalings, ", ", [](std::string* out, const ScalingName& scaling) {
@@ -88,6 +91,9 @@ class ScalingReader {
         break;
       case RopeScaling::kLongRope:
         ReadLongRope();
+        break;
+      case RopeScaling::kProportional:
+        ReadProportional();
         break;
     }
   }
@@ -162,6 +168,12 @@ class ScalingReader {
     rope_.attention_factor = AttentionFactor().value_or(std::sqrt(1 + growth));
   }
 
+  void ReadProportional() {
+    rope_.factor = Factor().value_or(1);
+    const double fraction = fields_.NumberAbove(kTurnedFraction, 0, 1).value_or(1);
+    rope_.turned_pairs = static_cast<int>(fraction * rope_.dim) / 2;
+  }
+
   std::optional<double> AttentionFactor() {
     return fields_.NumberAbove("attention_factor", 0, 1e3);
   }
@@ -224,9 +236,18 @@ void RefuseTablesByLayer(JsonFields& scaling, const nlohmann::json& object) {
   }
 }
 
+// Of the heads that a rotation turns.
+int HeadDimOf(const RopeConfig& rope, const ModelConfig& config) {
+  for (int layer = 0; layer < config.num_layers(); ++layer) {
+    const std::optional<int> own = config.layers[layer].attention.rope;
+    if (own.has_value() && &config.ropes[*own] == &rope) return config.head_dim_of(layer);
+  }
+  return config.head_dim;
+}
+
 void MapDim(JsonFields& fields, double fraction, const ModelConfig& config, RopeConfig& rope) {
   const LatentSpec* const latent = config.latent();
-  const int width = latent != nullptr ? latent->rope_dim : config.head_dim;
+  const int width = latent != nullptr ? latent->rope_dim : HeadDimOf(rope, config);
   const int dim = static_cast<int>(width * fraction);
   rope.dim = dim;
   if (dim >= 2 && dim % 2 == 0) return;
@@ -284,7 +305,9 @@ void MapOneRope(JsonFields& fields, const RopeDefaults& defaults, JsonFields* ow
   rope.original_positions = config.max_positions;
   if (own != nullptr) {
     rope.theta = own->NumberAbove("rope_theta", 0, kMaxTheta).value_or(rope.theta);
-    fraction = own->NumberAbove("partial_rotary_factor", 0, 1).value_or(fraction);
+    fraction = own->NumberAbove(kTurnedFraction, 0, 1).value_or(fraction);
+    // Its frequencies are those of a whole head.
+    if (own->String("rope_type").value_or("") == "proportional") fraction = 1;
   }
   MapDim(fields, fraction, config, rope);
   JsonFields* chosen = scaling != nullptr ? scaling : own;

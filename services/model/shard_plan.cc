@@ -31,6 +31,10 @@ std::string ReasonAgainst(const DenseMlpSpec& mlp, int ranks) {
 }
 std::string ReasonAgainst(const NoMlpSpec&, int) { return ""; }
 std::string ReasonAgainst(const MixtureSpec& mixture, int ranks) {
+  if (mixture.beside.has_value()) {
+    const std::string reason = ReasonAgainst(*mixture.beside, ranks);
+    if (!reason.empty()) return reason;
+  }
   if (NumSlicesOf(mixture) % ranks == 0) return "";
   return absl::StrCat("it does not divide ", NumSlicesOf(mixture),
                       ", the parts that the columns of experts, ", mixture.expert.width,
@@ -58,16 +62,17 @@ std::string ReasonAgainst(const ModelConfig& config, int ranks) {
   if (config.num_heads % ranks != 0) {
     return absl::StrCat("it does not divide num_attention_heads, ", config.num_heads);
   }
-  if (config.num_kv_heads % ranks != 0 && ranks % config.num_kv_heads != 0) {
-    return absl::StrCat("it neither divides num_key_value_heads, ", config.num_kv_heads,
-                        ", nor is a multiple of them");
-  }
   if (const RecurrentSpec* recurrent = config.recurrent(); recurrent != nullptr) {
     if (std::string reason = ReasonAgainst(*recurrent, ranks); !reason.empty()) return reason;
   }
-  for (const LayerSpec& layer : config.layers) {
-    const std::string reason =
-        std::visit([ranks](const auto& mlp) { return ReasonAgainst(mlp, ranks); }, layer.mlp);
+  for (int layer = 0; layer < config.num_layers(); ++layer) {
+    const int kv_heads = config.kv_heads_of(layer);
+    if (kv_heads % ranks != 0 && ranks % kv_heads != 0) {
+      return absl::StrCat("it neither divides num_key_value_heads, ", kv_heads,
+                          ", nor is a multiple of them");
+    }
+    const std::string reason = std::visit(
+        [ranks](const auto& mlp) { return ReasonAgainst(mlp, ranks); }, config.layers[layer].mlp);
     if (!reason.empty()) return reason;
   }
   return "";
@@ -84,10 +89,14 @@ absl::Status CheckPlacement(const ModelConfig& config, const ShardPlacement& pla
         "tensor parallelism over ", ranks, " ranks: ", reason,
         "; accepted for this model: ", absl::StrJoin(AcceptedRankCounts(config), ", ")));
   }
-  if (placement.num_stages < 1 || placement.num_stages > config.num_layers()) {
-    return absl::InvalidArgumentError(absl::StrCat("pipeline of ", placement.num_stages,
-                                                   " stages; accepted for this model: 1 to ",
-                                                   config.num_layers(), ", its layers"));
+  const int tied = FirstSharedLayer(config);
+  const int most = std::min(config.num_layers(), tied + 1);
+  if (placement.num_stages < 1 || placement.num_stages > most) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "pipeline of ", placement.num_stages, " stages; accepted for this model: 1 to ", most,
+        most < config.num_layers()
+            ? absl::StrCat(": layers from ", tied, " on share keys and values")
+            : ", its layers"));
   }
   if (placement.stage < 0 || placement.stage >= placement.num_stages) {
     return absl::InvalidArgumentError(absl::StrCat("stage ", placement.stage, " of ",
@@ -101,11 +110,22 @@ absl::Status CheckPlacement(const ModelConfig& config, const ShardPlacement& pla
   return absl::OkStatus();
 }
 
-// The KV heads that query heads `heads` of `num_heads` read: query head h reads KV head h / (Nq /
-// Nkv).
-IndexRange KvHeadsOf(int num_heads, int num_kv_heads, IndexRange heads) {
-  const int group = num_heads / num_kv_heads;
+// The KV heads of `kv_heads` that query heads `heads` of `num_heads` read: query head h reads KV head
+// h / (Nq / Nkv).
+IndexRange KvHeadsThatRead(int num_heads, int kv_heads, IndexRange heads) {
+  const int group = num_heads / kv_heads;
   return {heads.begin / group, (heads.end - 1) / group + 1};
+}
+
+// As even as layers that share keys and values allow, which are the last stage's.
+IndexRange LayersOf(const ModelConfig& config, const ShardPlacement& placement) {
+  const int layers = config.num_layers(), stages = placement.num_stages;
+  const int tied = FirstSharedLayer(config);
+  if (stages == 1 || EvenPart(layers, stages, stages - 1).begin <= tied) {
+    return EvenPart(layers, stages, placement.stage);
+  }
+  if (placement.stage == stages - 1) return {tied, layers};
+  return EvenPart(tied, stages - 1, placement.stage);
 }
 
 ReductionSlices SlicesOf(int num_slices, int k, const ShardPlacement& placement) {
@@ -115,6 +135,18 @@ ReductionSlices SlicesOf(int num_slices, int k, const ShardPlacement& placement)
 }
 
 }  // namespace
+
+IndexRange KvHeadsOf(int layer, const ModelConfig& config, const ShardPlan& plan) {
+  return KvHeadsThatRead(config.num_heads, config.kv_heads_of(layer), plan.heads);
+}
+
+int FirstSharedLayer(const ModelConfig& config) {
+  int first = config.num_layers();
+  for (const LayerSpec& layer : config.layers) {
+    if (layer.attention.kv_source >= 0) first = std::min(first, layer.attention.kv_source);
+  }
+  return first;
+}
 
 int NumReductionSlices(int count) {
   int slices = kMaxSlices;
@@ -147,14 +179,16 @@ absl::StatusOr<ShardPlan> MakeShardPlan(const ModelConfig& config,
   const int ranks = placement.num_ranks;
   ShardPlan plan;
   plan.placement = placement;
-  plan.layers = EvenPart(config.num_layers(), placement.num_stages, placement.stage);
+  plan.layers = LayersOf(config, placement);
   plan.heads = EvenPart(config.num_heads, ranks, placement.rank);
-  plan.kv_heads = KvHeadsOf(config.num_heads, config.num_kv_heads, plan.heads);
-  plan.o_proj = SlicesOf(NumReductionSlices(config.num_heads), config.value_width(), placement);
+  plan.kv_heads = KvHeadsThatRead(config.num_heads, config.num_kv_heads, plan.heads);
+  const int value_dim = config.latent() != nullptr ? config.latent()->value_dim : config.head_dim;
+  plan.o_proj =
+      SlicesOf(NumReductionSlices(config.num_heads), config.num_heads * value_dim, placement);
   if (const RecurrentSpec* recurrent = config.recurrent(); recurrent != nullptr) {
     plan.recurrent_heads = EvenPart(recurrent->num_heads, ranks, placement.rank);
     plan.recurrent_key_heads =
-        KvHeadsOf(recurrent->num_heads, recurrent->num_key_heads, plan.recurrent_heads);
+        KvHeadsThatRead(recurrent->num_heads, recurrent->num_key_heads, plan.recurrent_heads);
     plan.recurrent_out =
         SlicesOf(NumReductionSlices(recurrent->num_heads), recurrent->values_width(), placement);
   }

@@ -45,8 +45,10 @@ struct ShardPlan {
   IndexRange layers;       // as even as possible, the earlier stages hold the extra ones
   IndexRange heads;        // of [0, Nq)
   IndexRange kv_heads;     // of [0, Nkv): exactly those that `heads` read. Ranks share one where
-                           // there are fewer KV heads than ranks; each keeps its own copy
-  ReductionSlices o_proj;  // K = the values of all heads, cut between heads
+                           // there are fewer KV heads than ranks; each keeps its own copy. Of
+                           // layers with the model's own heads; KvHeadsOf() of all
+  ReductionSlices o_proj;  // K = the values of all heads, cut between heads; `width` is that of
+                           // layers with the model's own heads
   // Of layers with a state in place of keys and values, as the three above; empty where none has one.
   IndexRange recurrent_heads;
   IndexRange recurrent_key_heads;
@@ -58,6 +60,13 @@ struct ShardPlan {
   // that their sums meet slice by slice.
   MlpPart MlpOf(const MixtureSpec& mixture, int width) const;
 };
+
+// ShardPlan::kv_heads of a layer.
+IndexRange KvHeadsOf(int layer, const ModelConfig& config, const ShardPlan& plan);
+
+// The first layer whose keys and values later ones read, which all lie in one stage with it; the
+// number of layers where there is none.
+int FirstSharedLayer(const ModelConfig& config);
 
 // Slices of every expert's down projection: as many as can be so that each is whole groups of
 // quantised weights (kWeightGroup), or, where that gives but one, as many as divide the columns.

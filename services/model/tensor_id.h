@@ -1,6 +1,7 @@
 // Identifies one tensor of a model by its role, its layer and its expert. A plain value.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 
 namespace sluice {
@@ -15,6 +16,10 @@ enum class TensorRole : uint8_t {
   kPositions,      // [max_positions, H], learned
   kFinalNormBias,  // [H]
   kHeadBias,       // [V]
+  // Of embeddings for each layer (SideSpec), side by side.
+  kSideEmbedding,       // [V, L * S]
+  kSideProjection,      // [L * S, H], of the token's embedding
+  kSideProjectionNorm,  // [S], of what that makes for each layer
 
   // In a decoder layer.
   kAttentionNorm,      // [H], before attention
@@ -85,16 +90,28 @@ enum class TensorRole : uint8_t {
   kSkip,           // [M], of kStateSpace
   kRecurrentNorm,  // [value_dim], or [W] of kStateSpace
   kRecurrentOut,   // [H, W]
+
+  // Of MLPs beside experts (MixtureSpec::beside).
+  kMixtureNorm,      // [H], before the experts
+  kBesidePostNorm,   // [H], of what the MLP beside them makes
+  kMixturePostNorm,  // [H], of what the experts make
+  kRouterScale,      // [H]: the router reads the plain norm times this over the root of H
+  kExpertFactors,    // [E]
+
+  kSideGate,      // [S, H]
+  kSideOut,       // [H, S]
+  kSideNorm,      // [H], of what that makes
+  kOutputFactor,  // [1], of all that leaves the layer
 };
 inline constexpr TensorRole kFirstLayerRole = TensorRole::kAttentionNorm;
-inline constexpr int kNumTensorRoles = static_cast<int>(TensorRole::kRecurrentOut) + 1;
+inline constexpr int kNumTensorRoles = static_cast<int>(TensorRole::kOutputFactor) + 1;
 
 struct TensorId {
   TensorRole role = TensorRole::kEmbedding;
   int layer = -1;   // in [0, L); -1 of roles outside the layers
   int expert = -1;  // of the layer's mixture of experts; -1 outside one
 
-  friend constexpr bool operator==(const TensorId&, const TensorId&) = default;
+  friend constexpr auto operator<=>(const TensorId&, const TensorId&) = default;
 };
 
 }  // namespace sluice

@@ -133,6 +133,30 @@ TensorName NameIn(const TensorNames& names, TensorId tensor) {
       return {names.recurrent_norm, kWeightSuffix};
     case TensorRole::kRecurrentOut:
       return {names.recurrent_out, kWeightSuffix};
+    case TensorRole::kSideEmbedding:
+      return {names.side_embedding, kWeightSuffix};
+    case TensorRole::kSideProjection:
+      return {names.side_projection, kWeightSuffix};
+    case TensorRole::kSideProjectionNorm:
+      return {names.side_projection_norm, kWeightSuffix};
+    case TensorRole::kSideGate:
+      return {names.side_gate, kWeightSuffix};
+    case TensorRole::kSideOut:
+      return {names.side_out, kWeightSuffix};
+    case TensorRole::kSideNorm:
+      return {names.side_norm, kWeightSuffix};
+    case TensorRole::kMixtureNorm:
+      return {names.mixture_norm, kWeightSuffix};
+    case TensorRole::kBesidePostNorm:
+      return {names.beside_post_norm, kWeightSuffix};
+    case TensorRole::kMixturePostNorm:
+      return {names.mixture_post_norm, kWeightSuffix};
+    case TensorRole::kRouterScale:
+      return {names.router_scale, ""};
+    case TensorRole::kExpertFactors:
+      return {names.expert_factors, ""};
+    case TensorRole::kOutputFactor:
+      return {names.output_factor, ""};
   }
   SLUICE_CHECK(false);
   return {};
@@ -142,9 +166,10 @@ namespace {
 
 // Rows [first, first + rows) of queries, keys and values one below the other; where they are fused
 // by head, the part of them that belongs to each KV head.
-FusedRows FusedQkv(Fusion fusion, const ModelConfig& config, int64_t first, int64_t rows) {
-  const int64_t all = config.query_width() + int64_t{2} * config.kv_width();
-  const int64_t units = fusion == Fusion::kByHead ? config.num_kv_heads : 1;
+FusedRows FusedQkv(Fusion fusion, const ModelConfig& config, int layer, int64_t first,
+                   int64_t rows) {
+  const int64_t all = config.query_width(layer) + int64_t{2} * config.kv_width(layer);
+  const int64_t units = fusion == Fusion::kByHead ? config.kv_heads_of(layer) : 1;
   return {fusion, first / units, all, rows / units, all / units};
 }
 
@@ -212,8 +237,8 @@ FusedRows FusedRecurrent(TensorRole role, const RecurrentSpec& recurrent, Recurr
 }
 
 // Of a projection with queries and gates side by side, head by head.
-FusedRows FusedGate(const ModelConfig& config, size_t part) {
-  const int64_t width = config.query_width();
+FusedRows FusedGate(int layer, const ModelConfig& config, size_t part) {
+  const int64_t width = config.query_width(layer);
   return PartOfUnits(config.num_heads, {width, width}, part);
 }
 
@@ -221,24 +246,26 @@ FusedRows FusedGate(const ModelConfig& config, size_t part) {
 
 FusedRows FusedRowsOf(TensorId tensor, const ModelConfig& config, const TensorNames& names) {
   if (tensor.expert >= 0) return {};
-  const int64_t query = config.query_width(), kv = config.kv_width();
+  const int layer = tensor.layer;
+  const int64_t query = layer < 0 ? 0 : config.query_width(layer);
+  const int64_t kv = layer < 0 ? 0 : config.kv_width(layer);
   if (tensor.role >= TensorRole::kRecurrentQ && tensor.role <= TensorRole::kRecurrentOut) {
     return FusedRecurrent(tensor.role, *config.recurrent(), names.recurrent);
   }
   switch (tensor.role) {
     case TensorRole::kQGate:
-      return FusedGate(config, 1);
+      return FusedGate(layer, config, 1);
     case TensorRole::kQ:
-      if (config.layers[tensor.layer].attention.output_gate) return FusedGate(config, 0);
-      return FusedQkv(names.qkv, config, 0, query);
+      if (config.layers[tensor.layer].attention.output_gate) return FusedGate(layer, config, 0);
+      return FusedQkv(names.qkv, config, layer, 0, query);
     case TensorRole::kQBias:
-      return FusedQkv(names.qkv, config, 0, query);
+      return FusedQkv(names.qkv, config, layer, 0, query);
     case TensorRole::kK:
     case TensorRole::kKBias:
-      return FusedQkv(names.qkv, config, query, kv);
+      return FusedQkv(names.qkv, config, layer, query, kv);
     case TensorRole::kV:
     case TensorRole::kVBias:
-      return FusedQkv(names.qkv, config, query + kv, kv);
+      return FusedQkv(names.qkv, config, layer, query + kv, kv);
     case TensorRole::kGate:
     case TensorRole::kGateBias:
     case TensorRole::kSharedGate: {

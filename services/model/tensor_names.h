@@ -27,6 +27,7 @@ enum class ExpertStack : uint8_t {
   kHalves,       // [E, inputs, outputs]; gates and ups in one: all gates, then all ups
   kAlternating,  // [E, inputs, outputs]; gate 0, up 0, gate 1, ...
   kRows,         // [E, outputs, inputs]; all gates, then all ups; without biases
+  kModules,      // [E, outputs, inputs]; gates, ups and downs apart, under the experts' names
 };
 
 // Every name is a module's: its tensors are called "<name>.weight" and "<name>.bias". nullptr: no
@@ -39,6 +40,10 @@ struct TensorNames {
   const char* positions = nullptr;  // learned ones
   const char* final_norm = nullptr;
   const char* head = nullptr;
+
+  const char* side_embedding = nullptr;
+  const char* side_projection = nullptr;
+  const char* side_projection_norm = nullptr;
 
   // Inside a layer, below `layer`. "$0" stands for the layer's index, "$1" for the expert's.
   const char* layer = nullptr;
@@ -56,6 +61,10 @@ struct TensorNames {
   const char* kv_a = nullptr;
   const char* kv_a_norm = nullptr;
   const char* kv_b = nullptr;
+  // In place of kv_b, of each head a matrix: its keys [rank, keys], transposed, and its values
+  // [values, rank].
+  const char* k_b = nullptr;
+  const char* v_b = nullptr;
   const char* mlp_norm = nullptr;
   const char* gate = nullptr;
   const char* up = nullptr;
@@ -90,12 +99,24 @@ struct TensorNames {
   const char* recurrent_norm = nullptr;
   const char* recurrent_out = nullptr;
   RecurrentFusion recurrent = RecurrentFusion::kQkv;
+  // Of MLPs beside experts.
+  const char* mixture_norm = nullptr;
+  const char* beside_post_norm = nullptr;
+  const char* mixture_post_norm = nullptr;
+  const char* router_scale = nullptr;    // the tensor's own name
+  const char* expert_factors = nullptr;  // the tensor's own name
+  const char* output_factor = nullptr;   // the tensor's own name
+  // Of embeddings for each layer.
+  const char* side_gate = nullptr;
+  const char* side_out = nullptr;
+  const char* side_norm = nullptr;
 
   Fusion qkv = Fusion::kNone;
   Fusion gate_up = Fusion::kNone;
   ExpertStack experts = ExpertStack::kNone;
-  bool choice_bias_is_row = false;  // stored as [1, E]
-  bool transposed = false;          // projections are stored as [inputs, outputs]
+  bool choice_bias_is_row = false;      // stored as [1, E]
+  bool shared_score_is_vector = false;  // stored as [H]
+  bool transposed = false;              // projections are stored as [inputs, outputs]
   // Rows i and i + D / 2 of each head of q and k, biases as well, are neighbours, as a rotation of
   // neighbouring pairs wants them.
   bool paired_rows = false;

@@ -8,6 +8,7 @@
 #include "absl/strings/strip.h"
 #include "absl/strings/substitute.h"
 #include "kernels/check.h"
+#include "services/model/published/fp4.h"
 #include "services/model/tensor_layout.h"
 #include "services/model/weight_rule.h"
 
@@ -25,6 +26,11 @@ bool IsNormWeight(TensorRole role) {
     case TensorRole::kMlpPostNorm:
     case TensorRole::kQANorm:
     case TensorRole::kKvANorm:
+    case TensorRole::kSideProjectionNorm:
+    case TensorRole::kSideNorm:
+    case TensorRole::kMixtureNorm:
+    case TensorRole::kBesidePostNorm:
+    case TensorRole::kMixturePostNorm:
       return true;
     default:
       return false;
@@ -72,7 +78,7 @@ TensorPlace TensorPlace::Row(int64_t row) const {
 
 TensorPlaces::TensorPlaces(const ModelConfig& config, const TensorNames& names,
                            const Checkpoint& checkpoint)
-    : config_(config), names_(&names), transposed_(names.transposed && !AreOwn()) {
+    : config_(config), names_(names), transposed_(names.transposed && !AreOwn()) {
   const auto has_final_norm = [&] { return checkpoint.Has(NameOf({TensorRole::kFinalNorm})); };
   for (const Nesting nesting : {Nesting::kNone, Nesting::kOuter, Nesting::kInner}) {
     nesting_ = nesting;
@@ -84,6 +90,19 @@ TensorPlaces::TensorPlaces(const ModelConfig& config, const TensorNames& names,
   has_prefix_ = is_prefixed || !has_final_norm();
   tied_as_head_ = config.tied_embeddings && !checkpoint.Has(NameOf({TensorRole::kEmbedding})) &&
                   checkpoint.Has(NameOf({TensorRole::kHead}));
+  has_mxfp4_stacks_ = HasMxFp4Stacks(checkpoint);
+}
+
+// As the first mixture has it.
+bool TensorPlaces::HasMxFp4Stacks(const Checkpoint& checkpoint) const {
+  if (!config_.quantization.has_value() || names_.stacked_down == nullptr) return false;
+  if (config_.quantization->scheme.layout != PublishedLayout::kMxFp4) return false;
+  for (int layer = 0; layer < config_.num_layers(); ++layer) {
+    if (MixtureOf(config_.layers[layer]) == nullptr) continue;
+    const TensorPlace place = OfStack({TensorRole::kDown, layer, /*expert=*/0});
+    return checkpoint.Has(place.name + kFp4BlocksSuffix);
+  }
+  return false;
 }
 
 TensorPlaces TensorPlaces::Quantized(const Quantization& quantization) const {
@@ -101,12 +120,12 @@ std::optional<WeightFormat> TensorPlaces::StoredQuantized(TensorId tensor) const
 }
 
 std::string TensorPlaces::NameOf(TensorId tensor) const {
-  const auto [module, suffix] = NameIn(*names_, tensor);
+  const auto [module, suffix] = NameIn(names_, tensor);
   SLUICE_CHECK(module != nullptr);  // the family's table lacks what its mapping switches on
   const bool in_layer = tensor.role >= kFirstLayerRole;
-  const std::string full = absl::StrCat(in_layer ? names_->layer : "", module, suffix);
+  const std::string full = absl::StrCat(in_layer ? names_.layer : "", module, suffix);
   absl::string_view name = full;
-  if (!has_prefix_) absl::ConsumePrefix(&name, names_->optional_prefix);
+  if (!has_prefix_) absl::ConsumePrefix(&name, names_.optional_prefix);
   if (!in_layer) return Nested(name);
   const bool is_norm = tensor.role == TensorRole::kQNorm || tensor.role == TensorRole::kKNorm;
   const std::string index = is_norm ? "*" : absl::StrCat(tensor.expert);
@@ -120,9 +139,9 @@ std::string TensorPlaces::Nested(absl::string_view name) const {
 }
 
 bool TensorPlaces::IsOfLayer(const std::string& stored_name) const {
-  absl::string_view layers = names_->layer;
+  absl::string_view layers = names_.layer;
   layers = layers.substr(0, layers.find('$'));
-  if (!has_prefix_) absl::ConsumePrefix(&layers, names_->optional_prefix);
+  if (!has_prefix_) absl::ConsumePrefix(&layers, names_.optional_prefix);
   return absl::StartsWith(stored_name, Nested(layers));
 }
 
@@ -131,59 +150,117 @@ bool TensorPlaces::AreOwn() const {
 }
 
 bool TensorPlaces::IsStacked(TensorId tensor) const {
-  return tensor.expert >= 0 && names_->experts != ExpertStack::kNone && !AreOwn();
+  return tensor.expert >= 0 && names_.experts != ExpertStack::kNone && !AreOwn();
 }
 
 // Where matrices are [E, inputs, outputs], biases [E, outputs], both are read as one matrix with an
 // expert's inputs, or its bias, as rows, that is transposed.
 TensorPlace TensorPlaces::OfStack(TensorId tensor) const {
+  if (names_.experts == ExpertStack::kModules) return OfModules(tensor);
   const MatrixShape shape = ShapeOf(tensor, config_);
   const int64_t num_experts = MixtureOf(config_.layers[tensor.layer])->router.num_experts;
   const bool is_down = tensor.role == TensorRole::kDown || tensor.role == TensorRole::kDownBias;
   const bool is_up = tensor.role == TensorRole::kUp || tensor.role == TensorRole::kUpBias;
-  const std::string name =
-      absl::StrCat(names_->layer, is_down ? names_->stacked_down : names_->stacked_gate_up,
-                   shape.columns == 1 ? "_bias" : "");
+  const bool is_bias = shape.columns == 1;
+  const std::string name = absl::StrCat(
+      names_.layer, is_down ? names_.stacked_down : names_.stacked_gate_up, is_bias ? "_bias" : "");
   TensorPlace place{.name = Nested(absl::Substitute(name, tensor.layer)),
                     .stored = {shape.rows, shape.columns * num_experts},
-                    .matrices = shape.columns == 1 ? 0 : num_experts,
+                    .matrices = is_bias ? 0 : num_experts,
                     .first_column = shape.columns * tensor.expert,
                     .run = shape.rows,
                     .stride = shape.rows,
                     .transposed = true,
                     .stacked = true};
-  if (names_->experts == ExpertStack::kRows) {
-    const int64_t of_expert = is_down ? shape.rows : 2 * shape.rows;
+  const int64_t of_expert = is_down ? shape.rows : 2 * shape.rows;
+  const bool by_rows = names_.experts == ExpertStack::kRows || (has_mxfp4_stacks_ && !is_bias);
+  if (by_rows) {
     place.stored = {of_expert * num_experts, shape.columns};
     place.first_column = 0;
-    place.first_row = of_expert * tensor.expert + (is_up ? shape.rows : 0);
+    place.first_row = of_expert * tensor.expert;
     place.transposed = false;
-    return place;
+  } else {
+    place.stored.rows = of_expert;
   }
   if (is_down) return place;
-  place.stored.rows = 2 * shape.rows;
-  if (names_->experts == ExpertStack::kHalves) {
-    place.first_row = is_up ? shape.rows : 0;
-  } else {
-    place.first_row = is_up ? 1 : 0;
+  if (names_.experts == ExpertStack::kAlternating) {
+    place.first_row += is_up ? 1 : 0;
     place.run = 1;
     place.stride = 2;
+  } else {
+    place.first_row += is_up ? shape.rows : 0;
+  }
+  return place;
+}
+
+// A bias [E, outputs] is read as a matrix with a column for each expert, that is transposed.
+TensorPlace TensorPlaces::OfModules(TensorId tensor) const {
+  const MatrixShape shape = ShapeOf(tensor, config_);
+  const int64_t num_experts = MixtureOf(config_.layers[tensor.layer])->router.num_experts;
+  TensorPlace place{.name = NameOf(tensor), .run = shape.rows, .stride = shape.rows};
+  place.stacked = true;
+  if (shape.columns == 1) {
+    place.stored = {shape.rows, num_experts};
+    place.first_column = tensor.expert;
+    place.transposed = true;
+    return place;
+  }
+  place.stored = {shape.rows * num_experts, shape.columns};
+  place.matrices = num_experts;
+  place.first_row = shape.rows * tensor.expert;
+  return place;
+}
+
+TensorPlace TensorPlaces::OfHeads(TensorId tensor) const {
+  const LatentSpec& latent = *config_.latent();
+  const int64_t heads = config_.num_heads, rank = latent.rank;
+  const auto name = [&](const char* module) {
+    return Nested(
+        absl::Substitute(absl::StrCat(names_.layer, module, kWeightSuffix), tensor.layer));
+  };
+  TensorPlace place{.name = name(names_.k_b), .stored = ShapeOf(tensor, config_)};
+  for (int64_t head = 0; head < heads; ++head) {
+    place.pieces.push_back({.name = name(names_.k_b),
+                            .stored = {latent.nope_dim, rank * heads},
+                            .matrices = heads,
+                            .first_column = rank * head,
+                            .run = latent.nope_dim,
+                            .stride = latent.nope_dim,
+                            .transposed = true,
+                            .stacked = true});
+    place.pieces.push_back({.name = name(names_.v_b),
+                            .stored = {latent.value_dim * heads, rank},
+                            .matrices = heads,
+                            .first_row = latent.value_dim * head,
+                            .run = latent.value_dim,
+                            .stride = latent.value_dim,
+                            .stacked = true});
   }
   return place;
 }
 
 TensorPlace TensorPlaces::Of(TensorId tensor) const {
+  if (tensor.role == TensorRole::kV && config_.layers[tensor.layer].attention.keys_as_values &&
+      !AreOwn()) {
+    tensor.role = TensorRole::kK;
+  }
   if (IsStacked(tensor)) return OfStack(tensor);
+  if (tensor.role == TensorRole::kKvB && names_.k_b != nullptr) return OfHeads(tensor);
   const MatrixShape shape = ShapeOf(tensor, config_);
   TensorPlace place{
       .name = NameOf(tensor), .stored = shape, .run = shape.rows, .stride = shape.rows};
   place.transposed = transposed_ && tensor.role >= kFirstLayerRole && shape.columns > 1;
   if (tensor.role == TensorRole::kChoiceBias && !AreOwn()) {
-    place.transposed = names_->choice_bias_is_row;
+    place.transposed = names_.choice_bias_is_row;
+  }
+  if (tensor.role == TensorRole::kSharedScore && names_.shared_score_is_vector) {
+    place.transposed = true;
   }
   place.is_norm_weight = IsNormWeight(tensor.role);
   place.quantized = StoredQuantized(tensor);
-  if (names_->paired_rows && IsRotated(tensor.role)) place.paired = config_.head_dim;
+  if (names_.paired_rows && IsRotated(tensor.role)) {
+    place.paired = config_.head_dim_of(tensor.layer);
+  }
   // Files of `sluice quantize` have them in one.
   place.rows_apart = shape.columns > 1 && absl::StrContains(place.name, '*') && !AreOwn();
   // A tied head is the embedding, unless it is stored once more for being quantised.
@@ -191,7 +268,7 @@ TensorPlace TensorPlaces::Of(TensorId tensor) const {
       (tensor.role == TensorRole::kHead || tensor.role == TensorRole::kEmbedding)) {
     place.name = NameOf({tied_as_head_ ? TensorRole::kHead : TensorRole::kEmbedding});
   }
-  const FusedRows fused = FusedRowsOf(tensor, config_, *names_);
+  const FusedRows fused = FusedRowsOf(tensor, config_, names_);
   if (fused.fusion == Fusion::kNone) return place;
   place.stored.rows = fused.num_rows;
   place.first_row = fused.first_row;

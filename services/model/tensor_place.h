@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "kernels/weight_format.h"
@@ -33,6 +34,8 @@ struct TensorPlace {
   // Every row is a vector of its own, in whose name the row's number stands for the "*" of `name`.
   bool rows_apart = false;
   std::optional<WeightFormat> quantized;  // as quantized_tensor.h has it; none: plain, or published
+  // Not empty: rows of several stored tensors, one below the other, `run` rows of each.
+  std::vector<TensorPlace> pieces;
 
   // All of the stored tensor, whatever else is fused into it; of stacked experts one alone.
   TensorPlace Whole() const;
@@ -61,7 +64,7 @@ class TensorPlaces {
   bool transposed() const { return transposed_; }
   // Whether that, or a stack of experts, makes a matrix slow to read a few rows at a time.
   bool AreSpread(TensorId tensor) const {
-    return transposed_ || (IsStacked(tensor) && names_->experts != ExpertStack::kRows);
+    return transposed_ || (IsStacked(tensor) && OfStack(tensor).transposed);
   }
 
   // Whether a stored tensor belongs to a decoder layer of this model, and not to one of another
@@ -81,15 +84,21 @@ class TensorPlaces {
   // Whether the files hold the tensor together with those of the other experts.
   bool IsStacked(TensorId tensor) const;
   TensorPlace OfStack(TensorId tensor) const;
+  TensorPlace OfModules(TensorId tensor) const;
+  bool HasMxFp4Stacks(const Checkpoint& checkpoint) const;
+  // The keys and values of latent attention, where the files hold them apart.
+  TensorPlace OfHeads(TensorId tensor) const;
   // How the files, if `sluice quantize` wrote them, hold a tensor.
   std::optional<WeightFormat> StoredQuantized(TensorId tensor) const;
 
   ModelConfig config_;
-  const TensorNames* names_;
+  TensorNames names_;
   bool transposed_;
   Nesting nesting_ = Nesting::kNone;
   bool has_prefix_ = true;     // the names' optional one
   bool tied_as_head_ = false;  // what the embedding and the head share has the head's name
+  // Stacks of experts are MXFP4, [E, outputs, inputs / 32, 16] and scales (published/fp4.h).
+  bool has_mxfp4_stacks_ = false;
 };
 
 }  // namespace sluice

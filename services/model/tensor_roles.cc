@@ -29,7 +29,8 @@ bool HasMlpRole(TensorRole role, const DenseMlpSpec& mlp) {
 bool HasProjection(TensorRole role, const AttentionSpec& attention) {
   if (!attention.has_keys()) return false;
   if (!attention.latent.has_value()) {
-    return role == TensorRole::kQ || role == TensorRole::kK || role == TensorRole::kV;
+    const bool of_kv = role == TensorRole::kK || role == TensorRole::kV;
+    return role == TensorRole::kQ || (of_kv && attention.kv_source < 0);
   }
   const LatentSpec& latent = *attention.latent;
   switch (role) {
@@ -57,7 +58,15 @@ bool HasMlpTensor(TensorId tensor, const DenseMlpSpec& mlp) {
 }
 bool HasMlpTensor(TensorId tensor, const MixtureSpec& mixture) {
   if (tensor.expert >= 0) return HasMlpRole(tensor.role, mixture.expert);
+  if (mixture.beside.has_value() && HasMlpRole(tensor.role, *mixture.beside)) return true;
   switch (tensor.role) {
+    case TensorRole::kMixtureNorm:
+    case TensorRole::kBesidePostNorm:
+    case TensorRole::kMixturePostNorm:
+    case TensorRole::kRouterScale:
+      return mixture.beside.has_value();
+    case TensorRole::kExpertFactors:
+      return mixture.expert_factors;
     case TensorRole::kRouter:
       return true;
     case TensorRole::kRouterBias:
@@ -102,7 +111,13 @@ int NumExperts(int layer, const ModelConfig& config) {
 }
 
 int WidthOf(TensorId, const DenseMlpSpec& mlp) { return mlp.width; }
+// Whether a tensor of a mixture is that of the MLP beside it.
+bool IsBeside(TensorId tensor, const MixtureSpec& mixture) {
+  return tensor.expert < 0 && mixture.beside.has_value() &&
+         HasMlpRole(tensor.role, *mixture.beside);
+}
 int WidthOf(TensorId tensor, const MixtureSpec& mixture) {
+  if (IsBeside(tensor, mixture)) return mixture.beside->width;
   return tensor.expert >= 0 ? mixture.expert.width : mixture.shared_width;
 }
 
@@ -113,6 +128,7 @@ MlpPart PartOf(TensorId, const DenseMlpSpec& mlp, const ShardPlan& plan) {
   return plan.MlpOf(mlp.width);
 }
 MlpPart PartOf(TensorId tensor, const MixtureSpec& mixture, const ShardPlan& plan) {
+  if (IsBeside(tensor, mixture)) return plan.MlpOf(mixture.beside->width);
   return plan.MlpOf(mixture, WidthOf(tensor, mixture));
 }
 
@@ -160,6 +176,12 @@ IndexRange QkNormRows(QkNormKind kind, IndexRange heads, int64_t head_dim) {
   return kind == QkNormKind::kOwnHeadLayer ? heads : IndexRange{0, head_dim};
 }
 
+bool HasQkNorm(TensorRole role, const AttentionSpec& attention) {
+  const bool is_stored = attention.has_keys() && attention.qk_norm &&
+                         attention.qk_norm_kind != QkNormKind::kPlainHeadRms;
+  return is_stored && (role == TensorRole::kQNorm || attention.kv_source < 0);
+}
+
 QkNormKind QkNormOf(TensorId tensor, const ModelConfig& config) {
   return config.layers[tensor.layer].attention.qk_norm_kind;
 }
@@ -187,12 +209,23 @@ bool HasTensor(TensorId tensor, const ModelConfig& config) {
     case TensorRole::kMlpPostNorm:
       return config.layers[tensor.layer].norms.after_mlp;
     case TensorRole::kQBias:
+      return config.layers[tensor.layer].attention.qkv_bias;
     case TensorRole::kKBias:
     case TensorRole::kVBias:
       return config.layers[tensor.layer].attention.qkv_bias &&
-             config.layers[tensor.layer].attention.has_keys();
+             config.layers[tensor.layer].attention.has_keys() &&
+             config.layers[tensor.layer].attention.kv_source < 0;
     case TensorRole::kO:
       return config.layers[tensor.layer].attention.has_keys();
+    case TensorRole::kOutputFactor:
+      return config.layers[tensor.layer].output_factor;
+    case TensorRole::kSideEmbedding:
+    case TensorRole::kSideProjection:
+    case TensorRole::kSideProjectionNorm:
+    case TensorRole::kSideGate:
+    case TensorRole::kSideOut:
+    case TensorRole::kSideNorm:
+      return config.side_width() > 0;
     case TensorRole::kOBias:
       return config.layers[tensor.layer].attention.o_bias &&
              config.layers[tensor.layer].attention.has_keys();
@@ -219,9 +252,7 @@ bool HasTensor(TensorId tensor, const ModelConfig& config) {
       return HasRecurrentTensor(tensor.role, config.layers[tensor.layer].attention);
     case TensorRole::kQNorm:
     case TensorRole::kKNorm:
-      return config.layers[tensor.layer].attention.qk_norm &&
-             config.layers[tensor.layer].attention.has_keys() &&
-             config.layers[tensor.layer].attention.qk_norm_kind != QkNormKind::kPlainHeadRms;
+      return HasQkNorm(tensor.role, config.layers[tensor.layer].attention);
     case TensorRole::kSinks:
       return config.layers[tensor.layer].attention.sinks &&
              config.layers[tensor.layer].attention.has_keys();
@@ -255,6 +286,11 @@ bool HasTensor(TensorId tensor, const ModelConfig& config) {
     case TensorRole::kSharedUp:
     case TensorRole::kSharedDown:
     case TensorRole::kSharedScore:
+    case TensorRole::kMixtureNorm:
+    case TensorRole::kBesidePostNorm:
+    case TensorRole::kMixturePostNorm:
+    case TensorRole::kRouterScale:
+    case TensorRole::kExpertFactors:
       return std::visit([&](const auto& mlp) { return HasMlpTensor(tensor, mlp); },
                         config.layers[tensor.layer].mlp);
     default:
@@ -301,7 +337,7 @@ MatrixShape LatentShapeOf(TensorRole role, const ModelConfig& config) {
     case TensorRole::kQABias:
       return {latent.query_rank, 1};
     case TensorRole::kQB:
-      return {config.query_width(), latent.query_rank};
+      return {int64_t{config.num_heads} * latent.query_dim(), latent.query_rank};
     case TensorRole::kKvA:
       return {latent.stored_dim(), config.hidden_size};
     case TensorRole::kKvABias:
@@ -399,23 +435,43 @@ MatrixShape ShapeOf(TensorId tensor, const ModelConfig& config) {
     case TensorRole::kDownBias:
     case TensorRole::kAttentionPostNorm:
     case TensorRole::kMlpPostNorm:
+    case TensorRole::kMixtureNorm:
+    case TensorRole::kBesidePostNorm:
+    case TensorRole::kMixturePostNorm:
+    case TensorRole::kRouterScale:
       return {hidden, 1};
+    case TensorRole::kSideNorm:
+      return {hidden, 1};
+    case TensorRole::kSideEmbedding:
+      return {config.vocab_size, config.row_width() - hidden};
+    case TensorRole::kSideProjection:
+      return {config.row_width() - hidden, hidden};
+    case TensorRole::kSideProjectionNorm:
+      return {config.side_width(), 1};
+    case TensorRole::kSideGate:
+      return {config.side_width(), hidden};
+    case TensorRole::kSideOut:
+      return {hidden, config.side_width()};
+    case TensorRole::kOutputFactor:
+      return {1, 1};
     case TensorRole::kHeadBias:
       return {config.vocab_size, 1};
     case TensorRole::kQNorm:
-      return QkNormShape(QkNormOf(tensor, config), config.num_heads, config.head_dim);
+      return QkNormShape(QkNormOf(tensor, config), config.num_heads,
+                         config.head_dim_of(tensor.layer));
     case TensorRole::kKNorm:
-      return QkNormShape(QkNormOf(tensor, config), config.num_kv_heads, config.head_dim);
+      return QkNormShape(QkNormOf(tensor, config), config.kv_heads_of(tensor.layer),
+                         config.head_dim_of(tensor.layer));
     case TensorRole::kQNormBias:
     case TensorRole::kKNormBias:
-      return {config.head_dim, 1};
+      return {config.head_dim_of(tensor.layer), 1};
     case TensorRole::kQ:
-      return {config.query_width(), hidden};
+      return {config.query_width(tensor.layer), hidden};
     case TensorRole::kK:
     case TensorRole::kV:
-      return {config.kv_width(), hidden};
+      return {config.kv_width(tensor.layer), hidden};
     case TensorRole::kO:
-      return {hidden, config.value_width()};
+      return {hidden, config.value_width(tensor.layer)};
     case TensorRole::kGate:
     case TensorRole::kUp:
     case TensorRole::kSharedGate:
@@ -425,10 +481,10 @@ MatrixShape ShapeOf(TensorId tensor, const ModelConfig& config) {
     case TensorRole::kSharedDown:
       return {hidden, MlpWidthOf(tensor, config)};
     case TensorRole::kQBias:
-      return {config.query_width(), 1};
+      return {config.query_width(tensor.layer), 1};
     case TensorRole::kKBias:
     case TensorRole::kVBias:
-      return {config.kv_width(), 1};
+      return {config.kv_width(tensor.layer), 1};
     case TensorRole::kGateBias:
     case TensorRole::kUpBias:
       return {MlpWidthOf(tensor, config), 1};
@@ -436,6 +492,7 @@ MatrixShape ShapeOf(TensorId tensor, const ModelConfig& config) {
       return {NumExperts(tensor.layer, config), hidden};
     case TensorRole::kRouterBias:
     case TensorRole::kChoiceBias:
+    case TensorRole::kExpertFactors:
       return {NumExperts(tensor.layer, config), 1};
     case TensorRole::kSharedScore:
       return {1, hidden};
@@ -451,7 +508,7 @@ MatrixShape ShapeOf(TensorId tensor, const ModelConfig& config) {
     case TensorRole::kKvABias:
       return LatentShapeOf(tensor.role, config);
     case TensorRole::kQGate:
-      return {config.query_width(), hidden};
+      return {config.query_width(tensor.layer), hidden};
     case TensorRole::kRecurrentQ:
     case TensorRole::kRecurrentK:
     case TensorRole::kRecurrentV:
@@ -485,7 +542,7 @@ TensorSlice SliceOf(TensorId tensor, const ModelConfig& config, const ShardPlan&
     case TensorRole::kQGate:
     case TensorRole::kQB:
     case TensorRole::kQBias:
-      slice.rows = Scaled(plan.heads, config.head_dim);
+      slice.rows = Scaled(plan.heads, config.head_dim_of(tensor.layer));
       break;
     case TensorRole::kKvB:
       slice.rows = Scaled(plan.heads, config.latent()->nope_dim + config.latent()->value_dim);
@@ -494,16 +551,18 @@ TensorSlice SliceOf(TensorId tensor, const ModelConfig& config, const ShardPlan&
     case TensorRole::kV:
     case TensorRole::kKBias:
     case TensorRole::kVBias:
-      slice.rows = Scaled(plan.kv_heads, config.head_dim);
+      slice.rows = Scaled(KvHeadsOf(tensor.layer, config, plan), config.head_dim_of(tensor.layer));
       break;
     case TensorRole::kQNorm:
-      slice.rows = QkNormRows(QkNormOf(tensor, config), plan.heads, config.head_dim);
+      slice.rows =
+          QkNormRows(QkNormOf(tensor, config), plan.heads, config.head_dim_of(tensor.layer));
       break;
     case TensorRole::kKNorm:
-      slice.rows = QkNormRows(QkNormOf(tensor, config), plan.kv_heads, config.head_dim);
+      slice.rows = QkNormRows(QkNormOf(tensor, config), KvHeadsOf(tensor.layer, config, plan),
+                              config.head_dim_of(tensor.layer));
       break;
     case TensorRole::kO:
-      slice.columns = Scaled(plan.heads, config.value_dim());
+      slice.columns = Scaled(plan.heads, config.value_dim(tensor.layer));
       break;
     case TensorRole::kGate:
     case TensorRole::kUp:

@@ -1,5 +1,7 @@
 #include "services/model/weight_rule.h"
 
+#include <algorithm>
+#include <functional>
 #include <optional>
 
 #include "kernels/check.h"
@@ -17,7 +19,8 @@ int64_t RunOf(TensorId tensor, const ModelConfig& config) {
   if (tensor.role != TensorRole::kO && !is_recurrent) return ShapeOf(tensor, config).columns;
   const auto plan = MakeShardPlan(config, {});
   SLUICE_CHECK(plan.ok());  // one rank is always accepted
-  return is_recurrent ? plan->recurrent_out.width : plan->o_proj.width;
+  if (is_recurrent) return plan->recurrent_out.width;
+  return ShapeOf(tensor, config).columns / plan->o_proj.num_slices;
 }
 
 WeightFormat InGroups(WeightFormat wanted, int64_t run) {
@@ -33,10 +36,11 @@ bool IsAsPublished(const ModelConfig& config, WeightFormat wanted) {
 
 // The format of a matrix that is none of the rule.
 std::optional<WeightFormat> ExceptionFor(TensorId tensor, const Quantization& quantization) {
-  for (const Quantization::Exception& exception : quantization.exceptions) {
-    if (exception.tensor == tensor) return exception.format;
-  }
-  return std::nullopt;
+  const auto& exceptions = quantization.exceptions;
+  const auto found = std::ranges::lower_bound(exceptions, tensor, std::less<TensorId>(),
+                                              &Quantization::Exception::tensor);
+  if (found == exceptions.end() || found->tensor != tensor) return std::nullopt;
+  return found->format;
 }
 
 }  // namespace
@@ -50,6 +54,7 @@ WeightFormat FormatOf(TensorId tensor, const ModelConfig& config, WeightFormat w
   switch (tensor.role) {
     case TensorRole::kEmbedding:
     case TensorRole::kPositions:
+    case TensorRole::kSideEmbedding:
       return IsQuantized(wanted) ? WeightFormat::kBF16 : wanted;
     case TensorRole::kQNorm:  // a matrix where every head has weights of its own
     case TensorRole::kKNorm:

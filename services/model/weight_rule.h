@@ -14,7 +14,7 @@ namespace sluice {
 //   projections           F32    BF16   INT8   INT4   FP8    of decoder layers
 //   LM head               F32    BF16   INT8   INT6   FP8    as INT4 it would cost more than all
 //                                                            else: docs/weight_formats.md
-//   embedding, positions  F32    BF16   BF16   BF16   BF16   a few rows a step are read, none
+//   embeddings, positions F32    BF16   BF16   BF16   BF16   a few rows a step are read, none
 //                                                            multiplied
 //   norms, biases         F32    F32    F32    F32    F32
 //   routers               F32    F32    F32    F32    F32    small, and a rounded one chooses
@@ -34,7 +34,8 @@ namespace sluice {
 // F32, so that nothing is lost.
 //
 // The head of a model that others quantised is BF16 where their format was wanted: they leave it
-// alone. What their files hold in another way is kept as config.quantization->exceptions say.
+// alone. What their files hold in another way is kept as config.quantization->exceptions say, which
+// may be an embedding with zero points, too.
 WeightFormat FormatOf(TensorId tensor, const ModelConfig& config, WeightFormat wanted);
 
 }  // namespace sluice

@@ -1,5 +1,6 @@
 #include "services/model/weights.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -28,6 +29,13 @@ size_t BytesIn(WeightFormat format, const TensorSlice& slice) {
 
 std::vector<std::byte> RoomFor(WeightFormat format, const TensorSlice& slice) {
   return std::vector<std::byte>(BytesIn(format, slice));
+}
+
+MatrixPart MatrixPartOf(const TensorSlice& slice) {
+  return {.first_row = slice.rows.begin,
+          .rows = slice.rows.size(),
+          .first_column = slice.columns.begin,
+          .columns = slice.columns.size()};
 }
 
 absl::Status Named(const std::string& folder, const TensorPlace& place,
@@ -59,7 +67,7 @@ absl::StatusOr<WeightSource> WeightSource::Open(const std::string& folder,
   if (!checkpoint.ok()) return checkpoint.status();
   const ModelFamily* family = FindModelFamily(config.model_type);
   SLUICE_CHECK(family != nullptr);  // or the configuration would not have loaded
-  const TensorNames& names =
+  const TensorNames names =
       checkpoint->is_gguf() ? GgufTensorNames(config, *checkpoint) : *family->names;
   TensorPlaces places(config, names, *checkpoint);
   WeightSource source(config, std::move(places), *std::move(checkpoint), progress);
@@ -117,12 +125,10 @@ MatrixShape WeightSource::Fp8Block() const {
 absl::Status WeightSource::OpenPublished(const TensorPlace& place) {
   const auto& quantization = config_.quantization;
   if (!quantization.has_value() || !quantization->published) return absl::OkStatus();
-  if (place.transposed || place.stacked || PublishedAt(place) != nullptr) return absl::OkStatus();
-  const PackedFiles files = PackedFilesOf(checkpoint_);
-  if (!PublishedMatrix::IsIn(files, place.name, quantization->scheme)) return absl::OkStatus();
-  auto matrix = PublishedMatrix::Open(files, place.name, place.stored.rows, place.stored.columns,
-                                      quantization->scheme);
+  if (PublishedAt(place) != nullptr) return absl::OkStatus();
+  auto matrix = OpenPublishedAt(checkpoint_, place, quantization->scheme);
   if (!matrix.ok()) return matrix.status();
+  if (*matrix == nullptr) return absl::OkStatus();
   stores_by_input_ = stores_by_input_ || (*matrix)->IsStoredByInput();
   published_.emplace(place.name, *std::move(matrix));
   return absl::OkStatus();
@@ -137,7 +143,14 @@ absl::Status WeightSource::CheckTensors() {
   return absl::OkStatus();
 }
 
+absl::Status WeightSource::CheckPieces(const TensorPlace& place) const {
+  absl::Status found;
+  for (const TensorPlace& piece : place.pieces) found.Update(CheckPlace(piece));
+  return found;
+}
+
 absl::Status WeightSource::CheckPlace(const TensorPlace& place) const {
+  if (!place.pieces.empty()) return CheckPieces(place);
   if (place.rows_apart) {
     absl::Status found;
     for (int64_t row = 0; row < place.stored.rows; ++row) {
@@ -179,6 +192,7 @@ absl::StatusOr<WeightFormat> WeightSource::Resolve(WeightType type) const {
 absl::StatusOr<WeightFormat> WeightSource::ResolveQuantized(WeightFormat wanted) const {
   const auto& quantization = config_.quantization;
   if (!quantization.has_value() || quantization->format == wanted) return wanted;
+  if (quantization->scheme.layout == PublishedLayout::kGguf) return wanted;
   return absl::InvalidArgumentError(absl::StrCat(
       checkpoint_.folder(), ": holds weights as ", TypeName(quantization->format),
       ", which are not quantized again as ", TypeName(wanted), "; accepted: auto, ",
@@ -196,6 +210,16 @@ std::string WeightSource::BlockFormats() const {
     if (type.is_in_blocks()) names.insert(type.name);
   }
   return absl::StrJoin(names, ", ");
+}
+
+std::string WeightSource::KeptBlocks(WeightFormat wanted) const {
+  std::set<std::string> kept;
+  for (const TensorId tensor : AllTensors(config_)) {
+    const ::sluice::StoredType& type = StoredTensorAt(places_.Of(tensor)).type;
+    if (!type.is_in_blocks()) continue;
+    kept.insert(absl::StrCat(type.name, " as ", TypeName(FormatOf(tensor, config_, wanted))));
+  }
+  return absl::StrJoin(kept, ", ");
 }
 
 const StoredTensor& WeightSource::StoredTensorAt(const TensorPlace& place) const {
@@ -248,17 +272,13 @@ absl::Status WeightSource::ReadFp8(const TensorPlace& place, const TensorSlice& 
   return read.ok() ? read : Named(checkpoint_.folder(), place, read);
 }
 
-absl::Status WeightSource::ReadPublished(const PublishedMatrix& matrix, const TensorSlice& stored,
+absl::Status WeightSource::ReadPublished(const PublishedMatrix& matrix, const MatrixPart& part,
                                          WeightFormat as, absl::Span<std::byte> out) const {
-  const MatrixPart part{.first_row = stored.rows.begin,
-                        .rows = stored.rows.size(),
-                        .first_column = stored.columns.begin,
-                        .columns = stored.columns.size()};
   absl::Status read;
   if (matrix.IsReadableAs(as)) {
     read = matrix.ReadRows(part, as, out);
   } else {
-    std::vector<float> weights(static_cast<size_t>(stored.size()));
+    std::vector<float> weights(static_cast<size_t>(part.rows * part.columns));
     read = matrix.Read(part, absl::MakeSpan(weights));
     const auto* bytes = reinterpret_cast<const std::byte*>(weights.data());
     if (read.ok()) {
@@ -266,7 +286,7 @@ absl::Status WeightSource::ReadPublished(const PublishedMatrix& matrix, const Te
                  out);
     }
   }
-  for (const PackedTensor& tensor : matrix.tensors()) checkpoint_.Release(tensor.bytes);
+  for (const absl::Span<const std::byte> bytes : matrix.BytesOf(part)) checkpoint_.Release(bytes);
   return read;
 }
 
@@ -276,7 +296,7 @@ absl::Status WeightSource::ReadRun(const TensorPlace& place, const TensorSlice& 
   if (place.quantized == as) return ReadQuantized(place, stored, out);
   if (IsPublishedFp8(place)) return ReadFp8(place, stored, as, out);
   if (const PublishedMatrix* matrix = PublishedAt(place); matrix != nullptr) {
-    return ReadPublished(*matrix, stored, as, out);
+    return ReadPublished(*matrix, MatrixPartOf(stored), as, out);
   }
   if (place.quantized.has_value()) {
     std::vector<std::byte> rows = RoomFor(*place.quantized, stored);
@@ -303,10 +323,28 @@ absl::Status WeightSource::ReadRowsApart(const TensorPlace& place, const TensorS
   return absl::OkStatus();
 }
 
+absl::Status WeightSource::ReadPieces(const TensorPlace& place, const TensorSlice& slice,
+                                      WeightFormat as, absl::Span<std::byte> out) const {
+  int64_t first = 0;  // of the piece's rows
+  for (const TensorPlace& piece : place.pieces) {
+    const IndexRange rows{std::max(slice.rows.begin, first),
+                          std::min(slice.rows.end, first + piece.run)};
+    if (rows.begin < rows.end) {
+      const TensorSlice part{{rows.begin - first, rows.end - first}, slice.columns};
+      const size_t bytes = BytesIn(as, part);
+      if (absl::Status read = Read(piece, part, as, out.first(bytes)); !read.ok()) return read;
+      out.remove_prefix(bytes);
+    }
+    first += piece.run;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status WeightSource::Read(const TensorPlace& place, const TensorSlice& slice, WeightFormat as,
                                 absl::Span<std::byte> out) const {
   SLUICE_CHECK(out.size() == BytesIn(as, slice));
   if (place.rows_apart) return ReadRowsApart(place, slice, as, out);
+  if (!place.pieces.empty()) return ReadPieces(place, slice, as, out);
   absl::Status read = place.run == 1 && place.stride > 1 ? ReadSpread(place, slice, as, out)
                                                          : ReadRuns(place, slice, as, out);
   if (read.ok() && progress_ != nullptr) progress_->Add(BytesOf(place, slice));
@@ -327,10 +365,17 @@ absl::Status WeightSource::ReadRuns(const TensorPlace& place, const TensorSlice&
   return absl::OkStatus();
 }
 
-// Rows that alternate with others: all of them are read, and every other one is kept.
+// Rows that alternate with others: all of them are read, and every other one is kept, unless the
+// layout can read these alone.
 absl::Status WeightSource::ReadSpread(const TensorPlace& place, const TensorSlice& slice,
                                       WeightFormat as, absl::Span<std::byte> out) const {
   if (slice.rows.size() == 0) return absl::OkStatus();
+  if (const PublishedMatrix* matrix = PublishedAt(place); matrix != nullptr) {
+    MatrixPart part = MatrixPartOf(slice);
+    part.first_row = place.first_row + slice.rows.begin * place.stride;
+    part.row_step = place.stride;
+    return ReadPublished(*matrix, part, as, out);
+  }
   TensorPlace all = place;
   all.first_row = place.first_row + slice.rows.begin * place.stride;
   all.run = all.stride = place.stored.rows;

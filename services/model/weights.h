@@ -76,6 +76,8 @@ class WeightSource {
   // The block formats of a GGUF file's matrices, in the order of the alphabet, each once, such as
   // "Q4_K, Q6_K"; empty where it has none.
   std::string BlockFormats() const;
+  // What such blocks are kept as where `wanted` is asked for, such as "Q4_0 as int4-zp, Q6_K as f32".
+  std::string KeptBlocks(WeightFormat wanted) const;
 
   // Where the files hold what.
   const TensorPlaces& places() const { return places_; }
@@ -103,6 +105,9 @@ class WeightSource {
   // The matrix there that others quantised in another layout, or nullptr.
   const PublishedMatrix* PublishedAt(const TensorPlace& place) const;
   absl::Status OpenPublished(const TensorPlace& place);
+  absl::Status CheckPieces(const TensorPlace& place) const;
+  absl::Status ReadPieces(const TensorPlace& place, const TensorSlice& slice, WeightFormat as,
+                          absl::Span<std::byte> out) const;
   MatrixShape Fp8Block() const;
   // These read rows that lie together in the file.
   absl::Status ReadRuns(const TensorPlace& place, const TensorSlice& slice, WeightFormat as,
@@ -117,8 +122,8 @@ class WeightSource {
                              absl::Span<std::byte> out) const;
   absl::Status ReadFp8(const TensorPlace& place, const TensorSlice& stored, WeightFormat as,
                        absl::Span<std::byte> out) const;
-  absl::Status ReadPublished(const PublishedMatrix& matrix, const TensorSlice& stored,
-                             WeightFormat as, absl::Span<std::byte> out) const;
+  absl::Status ReadPublished(const PublishedMatrix& matrix, const MatrixPart& part, WeightFormat as,
+                             absl::Span<std::byte> out) const;
 
   ModelConfig config_;
   TensorPlaces places_;

@@ -24,14 +24,14 @@ absl::StatusOr<std::unique_ptr<ModelServer>> ModelServer::Open(const ModelServer
   return result;
 }
 
-// What a GGUF file's blocks become in memory, where no kernel multiplies them as they are.
-absl::Status ModelServer::LogDecodedBlocks() const {
+// What a GGUF file's blocks become in memory, by format.
+absl::Status ModelServer::LogKeptBlocks() const {
   const std::string stored = weights_->BlockFormats();
   if (stored.empty()) return absl::OkStatus();
-  const absl::StatusOr<WeightFormat> kept = weights_->Resolve(options_.weights);
-  if (!kept.ok()) return kept.status();
-  Log(LogLevel::kInfo, Name(role_), "weights-decoded",
-      {{"stored", stored}, {"kept", TypeName(*kept)}});
+  const absl::StatusOr<WeightFormat> wanted = weights_->Resolve(options_.weights);
+  if (!wanted.ok()) return wanted.status();
+  Log(LogLevel::kInfo, Name(role_), "block-formats",
+      {{"stored", stored}, {"kept", weights_->KeptBlocks(*wanted)}});
   return absl::OkStatus();
 }
 
@@ -41,7 +41,7 @@ absl::Status ModelServer::OpenWeights(const Part& part) {
       WeightSource::Open(options_.model, config_, loading_.get());
   if (!weights.ok()) return weights.status();
   weights_ = *std::move(weights);
-  if (const absl::Status logged = LogDecodedBlocks(); !logged.ok()) return logged;
+  if (const absl::Status logged = LogKeptBlocks(); !logged.ok()) return logged;
   if (options_.device.device.kind == DeviceKind::kCpu) {
     const absl::Status fits = CheckFitsHost(*weights_, options_.weights, part.kept);
     if (!fits.ok()) return fits;

@@ -77,7 +77,7 @@ class ModelServer final : public RunningService {
  private:
   ModelServer(const ModelServerOptions& options, Role role) : options_(options), role_(role) {}
 
-  absl::Status LogDecodedBlocks() const;
+  absl::Status LogKeptBlocks() const;
 
   const ModelServerOptions options_;
   const Role role_;

@@ -302,6 +302,12 @@ inline constexpr std::array kOptions = {
         .Default("1024")
         .From(1)
         .InChart("limits.queuedSequences"),
+    DurationOption("max_request_work", kOrchestrator | kUp,
+                   "Processor time that a request may take outside of steps over its life (chat "
+                   "template, tokenizing, compiling its constraint, masks) before it ends with "
+                   "RESOURCE_EXHAUSTED.")
+        .Default("30s")
+        .Above(0),
     TextOption("draft", kOrchestrator | kPipeline, "MODE",
                "Tokens computed before the model has chosen: ngram, what followed the same tokens "
                "before, where that wins; or none. No token depends on it.")

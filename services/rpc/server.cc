@@ -80,6 +80,46 @@ void SetListenerArguments(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
 }
 
+// Health that is told before anybody can ask.
+std::unique_ptr<HealthService> NotServing(const std::vector<std::string>& names) {
+  auto health = std::make_unique<HealthService>();
+  health->Set("", false);
+  for (const std::string& name : names) health->Set(name, false);
+  return health;
+}
+
+void SetInterceptors(const ServerOptions& options, ConnectionGuard* guard,
+                     grpc::ServerBuilder& builder) {
+  std::vector<std::unique_ptr<ServerInterceptorFactoryInterface>> interceptors;
+  interceptors.push_back(MakeRefusalListener());
+  if (!options.services_admit) interceptors.push_back(std::make_unique<AdmissionListener>(guard));
+  builder.experimental().SetInterceptorCreators(std::move(interceptors));
+}
+
+// What messages, streams and all of them together may take.
+void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
+  builder.SetMaxReceiveMessageSize(options.max_receive_bytes);
+  builder.SetMaxSendMessageSize(-1);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.max_streams_per_connection);
+  if (!options.trusts_admitted) {
+    builder.AddChannelArgument(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, kMostBytesOfARead);
+  }
+  grpc::ResourceQuota quota(options.address);
+  quota.SetMaxThreads(MostThreads());
+  if (options.memory_quota_bytes > 0) quota.Resize(options.memory_quota_bytes);
+  builder.SetResourceQuota(quota);
+}
+
+// A peer whose host vanished, or whose process hangs, is found and its calls end.
+void SetKeepalive(absl::Duration keepalive, grpc::ServerBuilder& builder) {
+  const int keepalive_ms = static_cast<int>(absl::ToInt64Milliseconds(keepalive));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, keepalive_ms);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, keepalive_ms);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5'000);
+}
+
 // Sockets on `address`, whose connections `builder`'s server will take.
 absl::StatusOr<Acceptor::Listener> ListenFor(grpc::ServerBuilder& builder,
                                              const std::string& address,
@@ -90,6 +130,38 @@ absl::StatusOr<Acceptor::Listener> ListenFor(grpc::ServerBuilder& builder,
   return Acceptor::Listener{
       *std::move(listening),
       builder.experimental().AddExternalConnectionAcceptor(Type::FROM_FD, std::move(credentials))};
+}
+
+// Where the server of `options` is reached: its address first, unless that is in this process alone,
+// then its owner's socket. Errors as Server::Start.
+absl::StatusOr<std::vector<Acceptor::Listener>> ListenersOf(const ServerOptions& options,
+                                                            grpc::ServerBuilder& builder) {
+  std::vector<Acceptor::Listener> listeners;
+  if (!absl::StartsWith(options.address, "inproc:")) {
+    if (options.credentials == nullptr && !IsLocalAddress(options.address)) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          options.address, " is neither a unix socket nor a loopback address: it needs TLS"));
+    }
+    absl::StatusOr<Acceptor::Listener> listener = ListenFor(
+        builder, options.address,
+        options.credentials != nullptr ? options.credentials : grpc::InsecureServerCredentials());
+    if (!listener.ok()) return listener.status();
+    listeners.push_back(*std::move(listener));
+  }
+  if (!options.owners_socket.empty()) {
+    absl::StatusOr<Acceptor::Listener> listener =
+        ListenFor(builder, options.owners_socket, grpc::InsecureServerCredentials());
+    if (!listener.ok()) return listener.status();
+    listeners.push_back(*std::move(listener));
+  }
+  return listeners;
+}
+
+// The address with the port that was bound.
+std::string BoundAddress(const std::string& address,
+                         const std::vector<Acceptor::Listener>& listeners) {
+  if (listeners.empty() || listeners.front().listening.port == 0) return address;
+  return WithPort(address, listeners.front().listening.port);
 }
 
 }  // namespace
@@ -105,72 +177,31 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   PrepareGrpc();
   grpc::ServerBuilder builder;
   for (grpc::Service* service : options.services) builder.RegisterService(service);
-  // It is told before anybody can ask.
-  auto health = std::make_unique<HealthService>();
-  health->Set("", false);
-  for (const std::string& name : options.names) health->Set(name, false);
+  std::unique_ptr<HealthService> health = NotServing(options.names);
   builder.RegisterService(health.get());
   std::unique_ptr<ConnectionGuard> own_guard;
   if (options.guard == nullptr) own_guard = MakeConnectionGuard(options.max_streams_per_connection);
   ConnectionGuard* const guard = options.guard != nullptr ? options.guard : own_guard.get();
-  std::vector<std::unique_ptr<ServerInterceptorFactoryInterface>> interceptors;
-  interceptors.push_back(MakeRefusalListener());
-  if (!options.services_admit) interceptors.push_back(std::make_unique<AdmissionListener>(guard));
-  builder.experimental().SetInterceptorCreators(std::move(interceptors));
-  builder.SetMaxReceiveMessageSize(options.max_receive_bytes);
-  builder.SetMaxSendMessageSize(-1);
+  SetInterceptors(options, guard, builder);
   SetListenerArguments(builder);
-  if (!options.trusts_admitted) {
-    builder.AddChannelArgument(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, kMostBytesOfARead);
-  }
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5'000);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  // A peer whose host vanished, or whose process hangs, is found and its calls end.
-  const int keepalive_ms = static_cast<int>(absl::ToInt64Milliseconds(options.keepalive));
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, keepalive_ms);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, keepalive_ms);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.max_streams_per_connection);
-  grpc::ResourceQuota quota(options.address);
-  quota.SetMaxThreads(MostThreads());
-  if (options.memory_quota_bytes > 0) quota.Resize(options.memory_quota_bytes);
-  builder.SetResourceQuota(quota);
-
-  std::string address = options.address;
-  std::vector<Acceptor::Listener> listeners;
-  if (!absl::StartsWith(address, "inproc:")) {
-    if (options.credentials == nullptr && !IsLocalAddress(address)) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(address, " is neither a unix socket nor a loopback address: it needs TLS"));
-    }
-    absl::StatusOr<Acceptor::Listener> listener = ListenFor(
-        builder, address,
-        options.credentials != nullptr ? options.credentials : grpc::InsecureServerCredentials());
-    if (!listener.ok()) return listener.status();
-    listeners.push_back(*std::move(listener));
-  }
-  if (!options.owners_socket.empty()) {
-    absl::StatusOr<Acceptor::Listener> listener =
-        ListenFor(builder, options.owners_socket, grpc::InsecureServerCredentials());
-    if (!listener.ok()) return listener.status();
-    listeners.push_back(*std::move(listener));
-  }
+  SetLimits(options, builder);
+  SetKeepalive(options.keepalive, builder);
+  absl::StatusOr<std::vector<Acceptor::Listener>> listeners = ListenersOf(options, builder);
+  if (!listeners.ok()) return listeners.status();
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr) {
-    return absl::UnavailableError(absl::StrCat("gRPC does not serve on ", address));
+    return absl::UnavailableError(absl::StrCat("gRPC does not serve on ", options.address));
   }
-  if (!listeners.empty() && listeners.front().listening.port != 0) {
-    address = WithPort(address, listeners.front().listening.port);
-  }
-  auto result = std::unique_ptr<Server>(new Server(
-      std::move(address), options, std::move(own_guard), std::move(health), std::move(server)));
-  if (!listeners.empty()) {
+  auto result = std::unique_ptr<Server>(new Server(BoundAddress(options.address, *listeners),
+                                                   options, std::move(own_guard), std::move(health),
+                                                   std::move(server)));
+  if (!listeners->empty()) {
     absl::StatusOr<std::unique_ptr<Acceptor>> acceptor = Acceptor::Start(
-        std::move(listeners), {.guard = guard,
-                               .trusts_admitted = options.trusts_admitted,
-                               .on_changed = [server = result.get()](bool accepts) {
-                                 server->SetAccepting(server->cannot_accept_, accepts);
-                               }});
+        *std::move(listeners), {.guard = guard,
+                                .trusts_admitted = options.trusts_admitted,
+                                .on_changed = [server = result.get()](bool accepts) {
+                                  server->SetAccepting(server->cannot_accept_, accepts);
+                                }});
     if (!acceptor.ok()) return acceptor.status();
     result->acceptor_ = *std::move(acceptor);
   }

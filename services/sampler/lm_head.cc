@@ -65,7 +65,9 @@ absl::Status LmHead::LoadHead(const ModelConfig& config, const WeightSource& sou
 }
 
 void LmHead::Logits(MatrixView hidden, MatrixView logits) {
-  SLUICE_CHECK(hidden.rows <= max_rows_ && hidden.cols == hidden_size());
+  SLUICE_CHECK(hidden.rows <= max_rows_);
+  SLUICE_CHECK(hidden.cols == hidden_size() || hidden.cols == row_width());
+  hidden = hidden.Columns(0, hidden_size());
   SLUICE_CHECK(logits.rows == hidden.rows && logits.cols == vocab_size());
   const MatrixView normed{normed_->data(), backend_->operand_dtype(), hidden.rows, hidden.cols,
                           hidden.cols};

@@ -23,13 +23,14 @@ class LmHead {
   static absl::StatusOr<LmHead> Load(const ModelConfig& config, const WeightSource& source,
                                      WeightType weights, int64_t max_rows, Backend& backend);
 
-  // logits = norm(hidden) W^T + bias, scaled and capped, all as the model has it. hidden [R, H] and
-  // logits [R, V] are memory of the backend, F32, R <= max_rows. A row's bits don't depend on the
+  // logits = norm(hidden) W^T + bias, scaled and capped, all as the model has it. hidden [R, H], or
+  // rows as they come from a stage, [R, row_width()], and logits [R, V] are memory of the backend, F32, R <= max_rows. A row's bits don't depend on the
   // other rows.
   void Logits(MatrixView hidden, MatrixView logits);
 
   int64_t vocab_size() const { return head_->num_outputs(); }
   int64_t hidden_size() const { return head_->num_inputs(); }
+  int64_t row_width() const { return row_width_; }
   // What the bits depend on besides the model, in words: backend and weights.
   std::string arithmetic() const {
     return std::string(backend_->name()) + ", weights " + std::string(Name(format_));
@@ -46,7 +47,8 @@ class LmHead {
         norm_eps_(config.norm_eps),
         logit_scale_(config.logit_scale),
         logit_softcap_(config.logit_softcap),
-        max_rows_(max_rows) {}
+        max_rows_(max_rows),
+        row_width_(config.row_width()) {}
 
   absl::Status LoadNorm(const ModelConfig& config, const WeightSource& source);
   absl::StatusOr<std::unique_ptr<Buffer>> LoadVector(const ModelConfig& config,
@@ -64,6 +66,7 @@ class LmHead {
   float logit_softcap_;                       // 0: none
   WeightFormat format_ = WeightFormat::kF32;  // of the head
   int64_t max_rows_;
+  int64_t row_width_;                   // ModelConfig's
   std::unique_ptr<Buffer> norm_;        // [H]
   std::unique_ptr<Buffer> norm_bias_;   // [H], or null
   std::unique_ptr<PackedMatrix> head_;  // [V, H]

@@ -72,6 +72,7 @@ class Sampler {
 
   int64_t vocab_size() const { return head_.vocab_size(); }
   int64_t hidden_size() const { return head_.hidden_size(); }
+  int64_t row_width() const { return head_.row_width(); }
   size_t weight_bytes() const { return head_.weight_bytes(); }
   std::string arithmetic() const { return head_.arithmetic(); }
   // Rows of a tile.

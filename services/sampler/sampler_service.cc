@@ -1,5 +1,6 @@
 #include "services/sampler/sampler_service.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -8,6 +9,7 @@
 #include "services/process/log.h"
 #include "services/sampler/work_owner_message.h"
 #include "services/stage/run_stream.h"
+#include "services/work/work_metadata.h"
 
 namespace sluice {
 namespace {
@@ -16,22 +18,28 @@ namespace {
 class ConstraintCall final : public grpc::ServerUnaryReactor {
  public:
   // Borrows the store until it is done.
-  ConstraintCall(ConstraintStore& store, const v1::PrepareConstraintRequest& request,
-                 v1::PrepareConstraintResponse& response)
+  ConstraintCall(ConstraintStore& store, grpc::CallbackServerContext& context,
+                 const v1::PrepareConstraintRequest& request)
       : store_(store),
-        ticket_(store.Prepare(request.constraint(), OwnerOf(request.owner()),
-                              [this, &response](const ConstraintStore::Result& result) {
-                                if (result.ok()) {
-                                  response.set_work_us(static_cast<uint64_t>(
-                                      absl::ToInt64Microseconds((*result)->TakeCompileTime())));
-                                }
-                                Finish(ToGrpc(result.status()));
-                              })) {}
+        ticket_(store.Prepare(
+            request.constraint(), OwnerOf(request.owner()),
+            [this, &context](const ConstraintStore::Result& result, absl::Duration work) {
+              SetWork(work, context);
+              Finish(ToGrpc(result.status()));
+            },
+            MaxWork(request))) {}
 
   void OnCancel() override { store_.Leave(ticket_); }
   void OnDone() override { delete this; }
 
  private:
+  static absl::Duration MaxWork(const v1::PrepareConstraintRequest& request) {
+    constexpr uint64_t kMost = uint64_t{1} << 60;
+    return request.max_work_us() == 0
+               ? absl::InfiniteDuration()
+               : absl::Microseconds(std::min<uint64_t>(request.max_work_us(), kMost));
+  }
+
   ConstraintStore& store_;
   const ConstraintStore::Ticket ticket_;
 };
@@ -83,7 +91,7 @@ grpc::ServerUnaryReactor* SamplerService::PrepareConstraint(
     v1::PrepareConstraintResponse* response) {
   if (request->has_vocabulary()) constraints_.SetVocabulary(request->vocabulary());
   if (constraints_.has_vocabulary()) {
-    return new ConstraintCall(constraints_, *request, *response);  // deletes itself
+    return new ConstraintCall(constraints_, *context, *request);  // deletes itself
   }
   response->set_needs_vocabulary(true);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "services/common/status.h"
+#include "services/common/utf8_text.h"
 #include "services/sampler/perturbation.h"
 
 namespace sluice {
@@ -14,7 +15,7 @@ namespace {
 
 void ToProto(const SampledToken& sampled, v1::SampledRow& row) {
   if (!sampled.status.ok()) {
-    row.set_error_message(std::string(sampled.status.message()));
+    row.set_error_message(CleanUtf8(sampled.status.message()));
     row.set_error_code(sampled.status.raw_code());
     return;
   }
@@ -90,7 +91,7 @@ SamplerSession::SamplerSession(const v1::SamplerOpen& open, const WiringIdentity
       options_cache_(sampler.vocab_size()),
       port_(open, std::move(stream),
             {.wiring = wiring,
-             .memory = {.backend = backend, .hidden_size = sampler.hidden_size()},
+             .memory = {.backend = backend, .hidden_size = sampler.row_width()},
              .peers = {.receiver = &receiver, .publisher = &publisher}}) {}
 
 void SamplerSession::Run() { port_.Finish(Serve()); }

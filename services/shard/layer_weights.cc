@@ -1,6 +1,7 @@
 #include "services/shard/layer_weights.h"
 
 #include <algorithm>
+#include <cmath>
 #include <initializer_list>
 #include <utility>
 #include <vector>
@@ -33,6 +34,9 @@ class LayerLoader {
   FloatVector Transposed(std::initializer_list<TensorRole> parts);
   // Weights of a norm that has none.
   FloatVector Ones(int size) { return Allocated(std::vector<float>(size, 1.0F)); }
+  // A vector times a factor, and the only element of one.
+  FloatVector Scaled(TensorRole part, float factor);
+  float Number(TensorRole part);
   // Such a matrix of each expert, and the vectors of all of them as one.
   std::unique_ptr<ExpertMatrices> Experts(std::initializer_list<TensorRole> parts, int num_experts,
                                           int64_t num_slices = 1);
@@ -44,9 +48,12 @@ class LayerLoader {
   HeadMatrices OfHeads(TensorRole role, int64_t head_rows, IndexRange rows,
                        Orientation orientation);
 
+  int hidden_size() const { return config_.hidden_size; }
   const absl::Status& status() const { return status_; }
 
  private:
+  // The elements of the parts one after another; empty after an error.
+  std::vector<float> FloatsOf(const std::vector<TensorId>& parts);
   std::unique_ptr<PackedMatrix> OfHead(TensorId tensor, IndexRange rows, Orientation orientation);
   std::vector<TensorId> Present(std::initializer_list<TensorRole> roles, int expert = -1) const;
   FloatVector VectorOf(const std::vector<TensorId>& parts);
@@ -209,16 +216,31 @@ FloatVector LayerLoader::ExpertVectors(std::initializer_list<TensorRole> wanted,
   return VectorOf(parts);
 }
 
-FloatVector LayerLoader::VectorOf(const std::vector<TensorId>& parts) {
-  if (!status_.ok() || parts.empty()) return {};
+std::vector<float> LayerLoader::FloatsOf(const std::vector<TensorId>& parts) {
   std::vector<float> values;
   for (const TensorId part : parts) {
+    if (!status_.ok()) return {};
     const auto read = source_.ReadFloats(part, SliceOf(part));
     status_ = read.status();
-    if (!status_.ok()) return {};
-    values.insert(values.end(), read->begin(), read->end());
+    if (read.ok()) values.insert(values.end(), read->begin(), read->end());
   }
-  return Allocated(values);
+  return values;
+}
+
+FloatVector LayerLoader::VectorOf(const std::vector<TensorId>& parts) {
+  if (!status_.ok() || parts.empty()) return {};
+  return Allocated(FloatsOf(parts));
+}
+
+FloatVector LayerLoader::Scaled(TensorRole part, float factor) {
+  std::vector<float> values = FloatsOf(Present({part}));
+  for (float& value : values) value *= factor;
+  return values.empty() ? FloatVector() : Allocated(values);
+}
+
+float LayerLoader::Number(TensorRole part) {
+  const std::vector<float> values = FloatsOf(Present({part}));
+  return values.empty() ? 1 : values.front();
 }
 
 FloatVector LayerLoader::Allocated(const std::vector<float>& values) {
@@ -273,15 +295,21 @@ std::unique_ptr<RecurrentWeights> LoadRecurrent(const RecurrentSpec& spec, const
   return weights;
 }
 
-AttentionWeights LoadAttention(const AttentionSpec& spec, int head_dim, const ShardPlan& plan,
+AttentionWeights LoadAttention(int layer, const ModelConfig& config, const ShardPlan& plan,
                                LayerLoader& loader) {
   using enum TensorRole;
+  const AttentionSpec& spec = config.layers[layer].attention;
+  const int head_dim = config.head_dim_of(layer);
   AttentionWeights weights{.spec = spec};
   if (spec.recurrent.has_value()) {
     weights.recurrent = LoadRecurrent(*spec.recurrent, plan, loader);
   }
   if (!spec.has_keys()) return weights;
   weights.gate = loader.Matrix({kQGate});
+  const bool has_kv = spec.kv_source < 0;
+  weights.num_kv_heads = has_kv ? static_cast<int>(KvHeadsOf(layer, config, plan).size()) : 0;
+  weights.head_dim = head_dim;
+  if (spec.value_norm) weights.value_norm = loader.Ones(head_dim);
   if (spec.latent.has_value()) {
     weights.latent = LoadLatent(*spec.latent, loader);
   } else {
@@ -344,6 +372,7 @@ size_t VectorBytes(const LatentWeights& latent) {
 
 MixtureWeights LoadMlp(const MixtureSpec& spec, const ShardPlan& plan, LayerLoader& loader) {
   using enum TensorRole;
+  const int hidden = loader.hidden_size();
   const int num_experts = spec.router.num_experts;
   const IndexRange slices = plan.MlpOf(spec, spec.expert.width).down_proj.slices;
   MixtureWeights weights{.spec = spec};
@@ -357,6 +386,13 @@ MixtureWeights LoadMlp(const MixtureSpec& spec, const ShardPlan& plan, LayerLoad
   weights.shared_gate_up = loader.Matrix({kSharedGate, kSharedUp});
   weights.shared_down = loader.Matrix({kSharedDown}, slices.size());
   weights.shared_score = loader.Matrix({kSharedScore});
+  weights.expert_factors = loader.Vector({kExpertFactors});
+  if (!spec.beside.has_value()) return weights;
+  weights.beside = LoadMlp(*spec.beside, plan, loader);
+  weights.mixture_norm = loader.Vector({kMixtureNorm});
+  weights.beside_post_norm = loader.Vector({kBesidePostNorm});
+  weights.mixture_post_norm = loader.Vector({kMixturePostNorm});
+  weights.router_norm = loader.Scaled(kRouterScale, 1 / std::sqrt(static_cast<float>(hidden)));
   return weights;
 }
 
@@ -370,8 +406,8 @@ void AppendMatrices(const DenseMlpWeights& mlp, std::vector<const PackedMatrix*>
 }
 
 void AppendMatrices(const MixtureWeights& mlp, std::vector<const PackedMatrix*>& matrices) {
-  for (const auto* matrix :
-       {&mlp.router, &mlp.shared_gate_up, &mlp.shared_down, &mlp.shared_score}) {
+  for (const auto* matrix : {&mlp.router, &mlp.shared_gate_up, &mlp.shared_down, &mlp.shared_score,
+                             &mlp.beside.gate_up, &mlp.beside.down}) {
     if (*matrix != nullptr) matrices.push_back(matrix->get());
   }
 }
@@ -388,7 +424,8 @@ size_t OtherBytes(const MixtureWeights& mlp) {
     }
   }
   for (const FloatVector* vector :
-       {&mlp.router_bias, &mlp.choice_bias, &mlp.gate_up_bias, &mlp.down_bias}) {
+       {&mlp.router_bias, &mlp.choice_bias, &mlp.gate_up_bias, &mlp.down_bias, &mlp.mixture_norm,
+        &mlp.beside_post_norm, &mlp.mixture_post_norm, &mlp.router_norm, &mlp.expert_factors}) {
     bytes += vector->size_bytes();
   }
   return bytes;
@@ -404,6 +441,7 @@ std::vector<const PackedMatrix*> LayerWeights::matrices() const {
   if (attention.latent != nullptr) AppendMatrices(*attention.latent, matrices);
   if (attention.recurrent != nullptr) AppendMatrices(*attention.recurrent, matrices);
   std::visit([&](const auto& kind) { AppendMatrices(kind, matrices); }, mlp);
+  if (side_gate != nullptr) matrices.insert(matrices.end(), {side_gate.get(), side_out.get()});
   return matrices;
 }
 
@@ -415,8 +453,8 @@ size_t LayerWeights::size_bytes() const {
   for (const FloatVector* vector :
        {&attention_norm.weight, &attention_norm.bias, &attention.qkv_bias, &attention.q_norm,
         &attention.k_norm, &attention.q_norm_bias, &attention.k_norm_bias, &attention.o_bias,
-        &attention.sinks, &mlp_norm.weight, &mlp_norm.bias, &attention_post_norm.weight,
-        &mlp_post_norm.weight}) {
+        &attention.sinks, &attention.value_norm, &mlp_norm.weight, &mlp_norm.bias,
+        &attention_post_norm.weight, &mlp_post_norm.weight, &side_norm.weight}) {
     bytes += vector->size_bytes();
   }
   return bytes;
@@ -432,12 +470,17 @@ absl::StatusOr<LayerWeights> LoadLayerWeights(const ModelConfig& config, const S
                        .norms = spec.norms,
                        .residual_multiplier = spec.residual_multiplier};
   weights.attention_norm = {loader.Vector({kAttentionNorm}), loader.Vector({kAttentionNormBias})};
-  weights.attention = LoadAttention(spec.attention, config.head_dim, plan, loader);
+  weights.attention = LoadAttention(layer, config, plan, loader);
   weights.mlp_norm = {loader.Vector({kMlpNorm}), loader.Vector({kMlpNormBias})};
   weights.mlp = std::visit(
       [&](const auto& mlp) -> MlpWeights { return LoadMlp(mlp, plan, loader); }, spec.mlp);
   weights.attention_post_norm.weight = loader.Vector({kAttentionPostNorm});
   weights.mlp_post_norm.weight = loader.Vector({kMlpPostNorm});
+  weights.side_gate = loader.Matrix({kSideGate});
+  weights.side_out = loader.Matrix({kSideOut});
+  weights.side_norm.weight = loader.Vector({kSideNorm});
+  if (spec.side.has_value()) weights.side_activation = spec.side->activation;
+  if (spec.output_factor) weights.output_factor = loader.Number(kOutputFactor);
   if (!loader.status().ok()) return loader.status();
   return weights;
 }

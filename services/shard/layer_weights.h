@@ -95,6 +95,10 @@ struct AttentionWeights {
   std::unique_ptr<PackedMatrix> o;  // [H, values]: a partial sum, cut into the plan's slices
   FloatVector o_bias;               // [H], added once, after the ranks' sum
   FloatVector sinks;                // [Nq], of layers with sinks
+  // Of the layer's heads on this rank; D.
+  int num_kv_heads = 0;
+  int head_dim = 0;
+  FloatVector value_norm;  // [D], ones, of layers that normalise values
 };
 
 struct DenseMlpWeights {
@@ -119,6 +123,11 @@ struct MixtureWeights {
   std::unique_ptr<PackedMatrix> shared_gate_up;
   std::unique_ptr<PackedMatrix> shared_down;
   std::unique_ptr<PackedMatrix> shared_score;  // [1, H]
+  // Of an MLP beside the experts; empty where there is none.
+  DenseMlpWeights beside;
+  FloatVector mixture_norm, beside_post_norm, mixture_post_norm;  // [H]
+  FloatVector router_norm;     // [H]: the weights of the norm that the router reads
+  FloatVector expert_factors;  // [E]
 };
 
 struct NoMlpWeights {};
@@ -136,6 +145,12 @@ struct LayerWeights {
   bool parallel_residual = false;
   LayerNorms norms;
   float residual_multiplier = 1;
+  // Of embeddings for each layer; null where there are none.
+  std::unique_ptr<PackedMatrix> side_gate;  // [S, H]
+  std::unique_ptr<PackedMatrix> side_out;   // [H, S]
+  NormWeights side_norm;                    // [H]
+  Activation side_activation = Activation::kGeluTanh;
+  float output_factor = 1;
 
   bool has_mlp() const { return !std::holds_alternative<NoMlpWeights>(mlp); }
   // The norm of what the layer's first branch reads; null where it reads the residual stream.

@@ -99,6 +99,12 @@ std::vector<double> RopeTable::Compute(int32_t length) const {
       return Blended(plain, YarnKept(config), config.factor);
     case RopeScaling::kLlama3:
       return Blended(plain, Llama3Kept(config, plain), config.factor);
+    case RopeScaling::kProportional: {
+      std::vector<double> frequencies =
+          Divided(plain, std::vector<double>(plain.size(), config.factor));
+      std::fill(frequencies.begin() + config.turned_pairs, frequencies.end(), 0.0);
+      return frequencies;
+    }
     case RopeScaling::kLongRope:
       return Divided(
           plain, length > config.original_positions ? config.long_factors : config.short_factors);

@@ -34,28 +34,6 @@ absl::Status CheckOptions(const ShardModelOptions& options) {
   return status;
 }
 
-// Latents are the same on every rank.
-KvPoolSpec LatentKvSpec(const LatentSpec& latent, const ShardPlan& plan, int block_size,
-                        DType dtype) {
-  return {.num_layers = static_cast<int>(plan.layers.size()),
-          .block_size = block_size,
-          .num_kv_heads = 1,
-          .head_dim = latent.stored_dim(),
-          .dtype = dtype,
-          .latent_dim = latent.rank};
-}
-
-KvPoolSpec KvSpec(const ModelConfig& config, const ShardPlan& plan, int block_size, DType dtype) {
-  if (config.latent() != nullptr) {
-    return LatentKvSpec(*config.latent(), plan, block_size, dtype);
-  }
-  return {.num_layers = config.NumAttentionLayers(plan.layers.begin, plan.layers.end),
-          .block_size = block_size,
-          .num_kv_heads = static_cast<int>(plan.kv_heads.size()),
-          .head_dim = config.head_dim,
-          .dtype = dtype};
-}
-
 // Of the rank's layers with states; as many slots as blocks.
 StatePoolSpec StateSpecOf(const ModelConfig& config, const ShardPlan& plan) {
   const RecurrentSpec* const recurrent = config.recurrent();
@@ -75,10 +53,6 @@ uint64_t BytesPerSlot(const StatePoolSpec& spec) {
 // Of a stage whose layers are MLPs alone.
 constexpr uint64_t kLeastBlockBytes = 1024;
 
-uint64_t BytesPerBlock(const KvPoolSpec& spec) {
-  return uint64_t{1} * spec.num_layers * spec.block_size * spec.bytes_per_position();
-}
-
 // Makes room for an MLP of a layer.
 void Widen(const NoMlpSpec&, const ShardPlan&, StepShape&) {}
 void Widen(const DenseMlpSpec& mlp, const ShardPlan& plan, StepShape& shape) {
@@ -91,11 +65,25 @@ void Widen(const MixtureSpec& mlp, const ShardPlan& plan, StepShape& shape) {
   shape.expert_width = std::max(shape.expert_width, mlp.router.num_chosen * width);
   shape.shared_width =
       std::max(shape.shared_width, plan.MlpOf(mlp, mlp.shared_width).columns.size());
+  if (!mlp.beside.has_value()) return;
+  Widen(*mlp.beside, plan, shape);
+  shape.has_two_branches = true;
+}
+
+// Makes room for the heads of a layer.
+void WidenByHeads(int layer, const ModelConfig& config, const ShardPlan& plan, StepShape& shape) {
+  const int64_t heads = plan.heads.size(), head_dim = config.head_dim_of(layer);
+  shape.query_width = std::max(shape.query_width, heads * head_dim);
+  shape.value_width = std::max(shape.value_width, heads * config.value_dim(layer));
+  if (config.latent() != nullptr) return;
+  const int64_t kv_heads = KvHeadsOf(layer, config, plan).size();
+  shape.kv_width = std::max(shape.kv_width, kv_heads * head_dim);
 }
 
 // Whether something is done to what a layer's branches add.
 bool ChangesBranches(const LayerSpec& layer) {
-  return layer.norms.after_attention || layer.norms.after_mlp || layer.residual_multiplier != 1;
+  return layer.norms.after_attention || layer.norms.after_mlp || layer.residual_multiplier != 1 ||
+         layer.side.has_value();
 }
 
 bool NormsWholeQk(const AttentionSpec& attention) {
@@ -140,9 +128,7 @@ StepShape ShapeOfStep(const ModelConfig& config, const ShardPlan& plan, int64_t 
   StepShape shape{
       .max_rows = backend.BucketRows(max_rows),
       .hidden = config.hidden_size,
-      .query_width = plan.heads.size() * config.head_dim,
-      .kv_width = config.latent() != nullptr ? 0 : plan.kv_heads.size() * config.head_dim,
-      .value_width = plan.heads.size() * config.value_dim(),
+      .side_width = config.side_width(),
       .num_ranks = plan.placement.num_ranks,
       .has_branch = any_layer(ChangesBranches),
       .has_squares =
@@ -151,6 +137,7 @@ StepShape ShapeOfStep(const ModelConfig& config, const ShardPlan& plan, int64_t 
           any_layer([](const LayerSpec& layer) { return layer.attention.growth.has_value(); }),
       .operand_dtype = backend.operand_dtype()};
   for (int64_t layer = plan.layers.begin; layer < plan.layers.end; ++layer) {
+    WidenByHeads(static_cast<int>(layer), config, plan, shape);
     std::visit([&](const auto& mlp) { Widen(mlp, plan, shape); }, config.layers[layer].mlp);
   }
   if (config.latent() != nullptr) shape.latent = LatentShapeOfStep(*config.latent(), plan);
@@ -201,12 +188,12 @@ absl::StatusOr<std::unique_ptr<ShardModel>> ShardModel::Load(const ModelConfig& 
   if (!status.ok()) return status;
   const auto format = source.Resolve(options.weights);
   if (!format.ok()) return format.status();
-  const KvPoolSpec pool = KvSpec(config, plan, options.block_size, options.kv_dtype);
+  const KvLayout layout = KvLayoutOf(config, plan, options.block_size, options.kv_dtype);
   const KvDemand kv{
       .bytes = options.kv_cache_bytes,
       .block_size = options.block_size,
       .bytes_per_block = std::max<uint64_t>(
-          BytesPerBlock(pool) + BytesPerSlot(StateSpecOf(config, plan)), kLeastBlockBytes)};
+          layout.bytes_per_block() + BytesPerSlot(StateSpecOf(config, plan)), kLeastBlockBytes)};
   const bool device_memory = backend.memory().has_value();
   // How many a device has room for is known once everything else is in it.
   const auto blocks = device_memory ? 1 : BlocksWithin(kv);
@@ -222,11 +209,11 @@ absl::StatusOr<std::unique_ptr<ShardModel>> ShardModel::Load(const ModelConfig& 
       new ShardModel(config, plan, limits, options, backend, *std::move(arena)));
   status = model->MakeRankGroups();
   // The host's is reserved, not taken: what can't be had is said before anything is loaded.
-  if (!device_memory && status.ok()) status.Update(model->ReserveKv(pool));
+  if (!device_memory && status.ok()) status.Update(model->ReserveKv(layout));
   if (status.ok()) status.Update(model->LoadRotations(limits));
   const MatrixFormat wanted(*format, options.weights.activations());
   if (status.ok()) status.Update(model->LoadLayers(source, wanted));
-  if (device_memory && status.ok()) status.Update(model->ReserveKvOnDevice(pool, kv, options));
+  if (device_memory && status.ok()) status.Update(model->ReserveKvOnDevice(layout, kv, options));
   if (!status.ok()) return status;
   return model;
 }
@@ -242,6 +229,7 @@ ShardModel::ShardModel(const ModelConfig& config, const ShardPlan& plan, const S
   segments_.reserve(limits.max_rows);
   positions_.reserve(limits.max_rows);
   query_factors_.reserve(limits.max_rows);
+  kv_dtype_ = options.kv_dtype;
   for (int64_t layer = plan.layers.begin; layer < plan.layers.end; ++layer) {
     const bool has_state = config.layers[layer].attention.recurrent.has_value();
     pool_layers_.push_back(has_state ? config.NumRecurrentLayers(plan.layers.begin, layer)
@@ -266,7 +254,7 @@ absl::Status ShardModel::MakeRankGroups() {
   return status;
 }
 
-absl::Status ShardModel::ReserveKvOnDevice(const KvPoolSpec& pool, const KvDemand& demand,
+absl::Status ShardModel::ReserveKvOnDevice(const KvLayout& layout, const KvDemand& demand,
                                            const ShardModelOptions& options) {
   size_t rotations = 0;
   for (const Rotations& each : rotations_) rotations += each.size_bytes();
@@ -276,17 +264,18 @@ absl::Status ShardModel::ReserveKvOnDevice(const KvPoolSpec& pool, const KvDeman
                               .share = options.device_share});
   if (!blocks.ok()) return blocks.status();
   limits_.num_blocks = *blocks;
-  return ReserveKv(pool);
+  return ReserveKv(layout);
 }
 
-absl::Status ShardModel::ReserveKv(KvPoolSpec spec) {
-  spec.num_blocks = limits_.num_blocks;
-  kv_dtype_ = spec.dtype;
-  if (spec.num_layers > 0) {
+absl::Status ShardModel::ReserveKv(const KvLayout& layout) {
+  kv_slots_ = layout.slots;
+  for (KvPoolSpec spec : layout.pools) {
+    spec.num_blocks = limits_.num_blocks;
     auto pool = backend_.NewKvPool(spec);
     if (!pool.ok()) return pool.status();
-    kv_pool_ = *std::move(pool);
-    backend_.ReserveForAttention(*kv_pool_, limits_.max_rows);
+    kv_pools_.push_back(*std::move(pool));
+    backend_.ReserveForAttention(*kv_pools_.back(), limits_.max_rows);
+    kv_dtype_ = spec.dtype;
   }
   StatePoolSpec states = StateSpecOf(config_, plan_);
   if (states.num_layers == 0) return absl::OkStatus();
@@ -294,6 +283,12 @@ absl::Status ShardModel::ReserveKv(KvPoolSpec spec) {
   auto state_pool = RecurrentOpsOf(backend_)->NewStatePool(states);
   if (state_pool.ok()) state_pool_ = *std::move(state_pool);
   return state_pool.status();
+}
+
+size_t ShardModel::kv_bytes() const {
+  const size_t states = state_pool_ == nullptr ? 0 : state_pool_->size_bytes();
+  return std::accumulate(kv_pools_.begin(), kv_pools_.end(), states,
+                         [](size_t bytes, const auto& pool) { return bytes + pool->size_bytes(); });
 }
 
 absl::Status ShardModel::LoadRotations(const StepLimits& limits) {
@@ -353,7 +348,7 @@ absl::Status ShardModel::CopyBlocks(absl::Span<const KvBlockCopy> copies) {
   if (absl::Status checked = CheckCopies(copies, limits_.num_blocks); !checked.ok()) {
     return checked;
   }
-  if (kv_pool_ != nullptr) backend_.CopyBlocks(copies, *kv_pool_);
+  for (const auto& pool : kv_pools_) backend_.CopyBlocks(copies, *pool);
   if (state_pool_ != nullptr) RecurrentOpsOf(backend_)->CopyStates(copies, *state_pool_);
   return absl::OkStatus();
 }
@@ -367,13 +362,14 @@ absl::Status ShardModel::Join(Communicator* communicator, Deadline deadline) {
 
 absl::Status ShardModel::Forward(absl::Span<const ShardSegment> segments, MatrixView hidden) {
   if (absl::Status checked = Check(segments, hidden.rows); !checked.ok()) return checked;
-  SLUICE_CHECK(hidden.cols == config_.hidden_size && hidden.dtype == DType::kF32);
+  SLUICE_CHECK(hidden.cols == config_.row_width() && hidden.dtype == DType::kF32);
   if (hidden.rows == 0) return absl::OkStatus();
   // Computed with the bucket's rows: rows beyond the step are padding; their contents are
   // unspecified.
   const int64_t rows = backend_.BucketRows(hidden.rows);
-  Step step{.views = arena_.Views(rows), .hidden = hidden};
-  step.hidden.rows = rows;
+  hidden.rows = rows;
+  Step step{.views = arena_.Views(rows), .hidden = hidden.Columns(0, config_.hidden_size)};
+  step.sides = hidden.Columns(config_.hidden_size, hidden.cols - config_.hidden_size);
   PlaceSegments(segments);
   backend_.BeginStep(segments_, rows);
   if (state_pool_ != nullptr) PlaceStates(segments);
@@ -408,13 +404,33 @@ absl::Status ShardModel::RunLayers(const Step& step) {
                     WithInput(layer.norms.before_attention, step));
     }
     if (!sent.ok()) return sent;
-    const BranchEnd end{.post = layer.norms.after_mlp ? &layer.mlp_post_norm : nullptr,
-                        .multiplier = layer.residual_multiplier,
-                        .next = next};
+    BranchEnd end{.post = layer.norms.after_mlp ? &layer.mlp_post_norm : nullptr,
+                  .multiplier = layer.residual_multiplier};
+    const bool ends_with_mlp = layer.side_gate == nullptr && layer.output_factor == 1;
+    if (ends_with_mlp) end.next = next;
     sent = Mlp(layer.mlp, end, WithInput(layer.norms.before_mlp || layer.parallel_residual, step));
     if (!sent.ok()) return sent;
+    if (ends_with_mlp) continue;
+    if (layer.side_gate != nullptr) AddSide(layer, static_cast<int>(index), step);
+    if (layer.output_factor != 1) backend_.Scale(layer.output_factor, step.hidden);
+    if (next != nullptr) Norm(*next, step.hidden, step.views.normed);
   }
   return absl::OkStatus();
+}
+
+void ShardModel::AddSide(const LayerWeights& layer, int index, const Step& step) {
+  const StepViews& views = step.views;
+  const int64_t width = layer.side_gate->num_outputs();
+  const MatrixView own = step.sides.Columns((plan_.layers.begin + index) * width, width);
+  backend_.TreeAdd({&own, 1}, views.side_input);
+  backend_.Gemm(step.hidden, *layer.side_gate, views.side_gate,
+                {.activation = layer.side_activation});
+  // Element by element: rows of one element each.
+  const MatrixView elements{views.side_gate.data, DType::kF32, views.side_gate.rows * width, 1, 1};
+  backend_.ScaleRows(static_cast<const float*>(views.side_input.data), elements);
+  backend_.Gemm(views.side_gate, *layer.side_out, views.branch);
+  Norm(layer.side_norm, views.branch, views.branch);
+  backend_.AddResidual(views.branch, step.hidden);
 }
 
 ShardModel::Step ShardModel::WithInput(bool has_norm, const Step& step) {
@@ -519,35 +535,49 @@ absl::Status ShardModel::Attend(const LayerWeights& layer, int index, const Norm
     return AddProductToResidual(step.views.recurrent.attended, *attention.recurrent->out,
                                 /*bias=*/{}, end, step);
   }
-  return AddProductToResidual(step.views.attended, *attention.o, attention.o_bias, end, step);
+  const MatrixView attended = step.views.attended.Columns(0, attention.o->num_inputs());
+  return AddProductToResidual(attended, *attention.o, attention.o_bias, end, step);
 }
 
 absl::Status ShardModel::AttendByHead(const AttentionWeights& attention, int index,
                                       const Step& step) {
   const StepViews& views = step.views;
   const AttentionSpec& spec = attention.spec;
-  const int pool_layer = pool_layers_[index];
-  const MatrixView queries = views.qkv.Columns(0, plan_.heads.size() * config_.head_dim);
-  backend_.Gemm(step.input, *attention.qkv, views.qkv, {.bias = attention.qkv_bias.data_or_null()});
+  const MatrixView qkv = views.qkv.Columns(0, attention.qkv->num_outputs());
+  const MatrixView queries = qkv.Columns(0, plan_.heads.size() * attention.head_dim);
+  backend_.Gemm(step.input, *attention.qkv, qkv, {.bias = attention.qkv_bias.data_or_null()});
+  if (spec.value_norm) NormValues(attention, qkv);
   if (NormsWholeQk(spec)) {
     if (absl::Status sent = NormWholeQk(attention, step); !sent.ok()) return sent;
   }
-  backend_.ApplyQkNormRopeAndStoreKv(views.qkv, TurnOf(attention), pool_layer, *kv_pool_);
+  KvPool& pool = *kv_pools_[kv_slots_[index].pool];
+  const int slot = kv_slots_[index].layer;
+  backend_.ApplyQkNormRopeAndStoreKv(qkv, TurnOf(attention), slot, pool);
   if (spec.growth.has_value()) {
     backend_.ScaleRows(static_cast<const float*>(views.query_factors.data), queries);
   }
-  backend_.PagedAttention(queries, *kv_pool_, pool_layer,
+  backend_.PagedAttention(queries, pool, slot,
                           {.scale = spec.scale,
                            .window = spec.window,
                            .chunk = spec.chunk,
                            .sinks = attention.sinks.data_or_null(),
                            .softcap = spec.softcap},
-                          views.attended);
+                          views.attended.Columns(0, queries.cols));
   if (attention.gate != nullptr) {
     backend_.Gemm(step.input, *attention.gate, views.output_gate);
-    RecurrentOpsOf(backend_)->GateBySigmoid(views.output_gate, views.attended);
+    RecurrentOpsOf(backend_)->GateBySigmoid(views.output_gate,
+                                            views.attended.Columns(0, queries.cols));
   }
   return absl::OkStatus();
+}
+
+void ShardModel::NormValues(const AttentionWeights& attention, MatrixView qkv) {
+  const int64_t width = attention.num_kv_heads * attention.head_dim;
+  for (int head = 0; head < attention.num_kv_heads; ++head) {
+    const MatrixView values =
+        qkv.Columns(qkv.cols - width + head * attention.head_dim, attention.head_dim);
+    backend_.RmsNorm(values, attention.value_norm.data(), config_.norm_eps, values);
+  }
 }
 
 // One arithmetic for decode and prefill: docs/decisions/056-latent-attention-is-always-absorbed.md.
@@ -565,11 +595,13 @@ void ShardModel::AttendToLatents(const AttentionWeights& attention, int index, c
     backend_.Gemm(step.input, *weights.q_in, views.q);
   }
   backend_.Gemm(step.input, *weights.kv_a, views.kv, {.bias = weights.kv_a_bias.data_or_null()});
-  latents.PrepareLatentAttention(views.q, views.kv, LatentParamsOf(attention), index, *kv_pool_,
+  KvPool& pool = *kv_pools_[kv_slots_[index].pool];
+  const int slot = kv_slots_[index].layer;
+  latents.PrepareLatentAttention(views.q, views.kv, LatentParamsOf(attention), slot, pool,
                                  views.absorbed);
   latents.GemmOfHeads({views.q, spec.query_dim()}, weights.key_maps.all(),
                       {views.absorbed, spec.stored_dim()});
-  backend_.PagedAttention(views.absorbed, *kv_pool_, index,
+  backend_.PagedAttention(views.absorbed, pool, slot,
                           {.scale = attention.spec.scale, .window = attention.spec.window},
                           views.mixed);
   latents.GemmOfHeads({views.mixed, spec.rank}, weights.value_maps.all(),
@@ -607,9 +639,11 @@ absl::Status ShardModel::NormWholeQk(const AttentionWeights& attention, const St
     if (absl::Status sent = square_ranks_->SumToResidual(squares, update); !sent.ok()) return sent;
     squares = step.views.all_squares;
   }
-  backend_.RmsNormOfPart(queries, squares.Columns(0, 1), config_.query_width(),
-                         attention.q_norm.data(), config_.norm_eps);
-  backend_.RmsNormOfPart(keys, squares.Columns(1, 1), config_.kv_width(), attention.k_norm.data(),
+  backend_.RmsNormOfPart(queries, squares.Columns(0, 1),
+                         int64_t{config_.num_heads} * config_.head_dim, attention.q_norm.data(),
+                         config_.norm_eps);
+  backend_.RmsNormOfPart(keys, squares.Columns(1, 1),
+                         int64_t{config_.num_kv_heads} * config_.head_dim, attention.k_norm.data(),
                          config_.norm_eps);
   return absl::OkStatus();
 }
@@ -618,13 +652,13 @@ absl::Status ShardModel::NormWholeQk(const AttentionWeights& attention, const St
 QkNormRopeParams ShardModel::TurnOf(const AttentionWeights& attention) const {
   const AttentionSpec& spec = attention.spec;
   QkNormRopeParams turn{.num_heads = static_cast<int>(plan_.heads.size()),
-                        .num_kv_heads = static_cast<int>(plan_.kv_heads.size()),
-                        .head_dim = config_.head_dim,
+                        .num_kv_heads = attention.num_kv_heads,
+                        .head_dim = attention.head_dim,
                         .norm_eps = config_.norm_eps,
                         .clip = spec.clip};
   if (spec.qk_norm && spec.qk_norm_kind != QkNormKind::kWholeRms) {
     turn.query_norm = attention.q_norm.data();
-    turn.key_norm = attention.k_norm.data();
+    turn.key_norm = attention.k_norm.data_or_null();
     turn.query_norm_bias = attention.q_norm_bias.data_or_null();
     turn.key_norm_bias = attention.k_norm_bias.data_or_null();
     turn.norms_centred = spec.qk_norm_kind == QkNormKind::kHeadLayer ||
@@ -666,12 +700,9 @@ absl::Status ShardModel::AddProductToResidual(MatrixView x, const PackedMatrix& 
 absl::Status ShardModel::AddToResidual(LastProduct product, const float* bias, const BranchEnd& end,
                                        const Step& step) {
   if (end.post != nullptr || end.multiplier != 1) {
-    if (absl::Status sent = SumBranch(product, bias, step); !sent.ok()) return sent;
-    if (end.post != nullptr) Norm(*end.post, step.views.branch, step.views.branch);
-    if (end.multiplier != 1) backend_.Scale(end.multiplier, step.views.branch);
-    backend_.AddResidual(step.views.branch, step.hidden);
-    if (end.next != nullptr) Norm(*end.next, step.hidden, step.views.normed);
-    return absl::OkStatus();
+    absl::Status sent = SumBranch(product, bias, step.views.branch, step);
+    if (sent.ok()) EndBranch(end, step);
+    return sent;
   }
   if (ranks_ == nullptr) {
     product(step.hidden, bias, /*add_to_out=*/true);
@@ -687,8 +718,16 @@ absl::Status ShardModel::AddToResidual(LastProduct product, const float* bias, c
   return ranks_->SumToResidual(step.views.partial, update);
 }
 
-absl::Status ShardModel::SumBranch(LastProduct product, const float* bias, const Step& step) {
+void ShardModel::EndBranch(const BranchEnd& end, const Step& step) {
   const MatrixView branch = step.views.branch;
+  if (end.post != nullptr) Norm(*end.post, branch, branch);
+  if (end.multiplier != 1) backend_.Scale(end.multiplier, branch);
+  backend_.AddResidual(branch, step.hidden);
+  if (end.next != nullptr) Norm(*end.next, step.hidden, step.views.normed);
+}
+
+absl::Status ShardModel::SumBranch(LastProduct product, const float* bias, MatrixView branch,
+                                   const Step& step) {
   if (ranks_ == nullptr) {
     product(branch, bias, /*add_to_out=*/false);
     return absl::OkStatus();

@@ -23,12 +23,14 @@
 #include "absl/types/span.h"
 #include "kernels/backend.h"
 #include "kernels/communicator.h"
+#include "kernels/expert_ops.h"
 #include "kernels/latent_ops.h"
 #include "kernels/recurrent_ops.h"
 #include "services/model/model_config.h"
 #include "services/model/shard_plan.h"
 #include "services/model/weights.h"
 #include "services/shard/kv_budget.h"
+#include "services/shard/kv_layout.h"
 #include "services/shard/layer_weights.h"
 #include "services/shard/rotations.h"
 #include "services/shard/step_arena.h"
@@ -74,7 +76,7 @@ class ShardModel {
   // before anything is copied, where a block is outside the pool.
   absl::Status CopyBlocks(absl::Span<const KvBlockCopy> copies);
 
-  // Runs the layers over a step: hidden [T, H] F32, memory of the backend for
+  // Runs the layers over a step: hidden [T, row_width()] F32 (ModelConfig), memory of the backend for
   // Backend::BucketRows(T) rows, the rows of the segments one after another, goes in as the
   // residual stream before the first layer and comes out as the one after the last. Keys and values
   // of the step's positions are stored in their blocks; those of earlier positions must be there.
@@ -94,11 +96,7 @@ class ShardModel {
   // What the bits depend on besides the model, in words: backend, weights, keys and values.
   std::string arithmetic() const;
   size_t weight_bytes() const;
-  // States in place of keys and values included.
-  size_t kv_bytes() const {
-    return (kv_pool_ == nullptr ? 0 : kv_pool_->size_bytes()) +
-           (state_pool_ == nullptr ? 0 : state_pool_->size_bytes());
-  }
+  size_t kv_bytes() const;
 
  private:
   ShardModel(const ModelConfig& config, const ShardPlan& plan, const StepLimits& limits,
@@ -108,8 +106,8 @@ class ShardModel {
 
   absl::Status LoadLayers(const WeightSource& source, const MatrixFormat& wanted);
   absl::Status LoadRotations(const StepLimits& limits);
-  absl::Status ReserveKv(KvPoolSpec spec);
-  absl::Status ReserveKvOnDevice(const KvPoolSpec& pool, const KvDemand& demand,
+  absl::Status ReserveKv(const KvLayout& layout);
+  absl::Status ReserveKvOnDevice(const KvLayout& layout, const KvDemand& demand,
                                  const ShardModelOptions& options);
 
   // A step in progress.
@@ -117,6 +115,7 @@ class ShardModel {
     StepViews views;
     MatrixView hidden;
     MatrixView input;  // what the branch at work reads: views.normed, or hidden itself
+    MatrixView sides;  // [T, L * S]: embeddings for each layer, beside `hidden`
   };
 
   // What becomes of what attention or MLP computes.
@@ -137,6 +136,8 @@ class ShardModel {
   // Fills in step_rotations_. Whether they are the step's own.
   bool PlaceRotations(absl::Span<const ShardSegment> segments);
   absl::Status RunLayers(const Step& step);
+  // Adds a layer's own embedding of the tokens, as SideSpec says; `index` counts the stage's layers.
+  void AddSide(const LayerWeights& layer, int index, const Step& step);
   RowNorm NormOf(const NormWeights& norm) const;
   void Norm(const NormWeights& norm, MatrixView x, MatrixView out);
   // `step` with the input of a branch that has a norm before it, or none.
@@ -159,8 +160,17 @@ class ShardModel {
   absl::Status RunMlp(const DenseMlpWeights& mlp, const BranchEnd& end, const Step& step);
   // RMSNorm of queries and keys, each over the heads of all ranks.
   absl::Status NormWholeQk(const AttentionWeights& attention, const Step& step);
+  // RMSNorm without weights of every head's values.
+  void NormValues(const AttentionWeights& attention, MatrixView qkv);
   QkNormRopeParams TurnOf(const AttentionWeights& attention) const;
   absl::Status RunMlp(const MixtureWeights& mlp, const BranchEnd& end, const Step& step);
+  // An MLP and experts, whose sums are normalised each by itself before they are added.
+  absl::Status RunMlpBesideExperts(const MixtureWeights& mlp, const BranchEnd& end,
+                                   const Step& step);
+  Routing RouteRows(const MixtureWeights& mlp, MatrixView input, const Step& step);
+  // Gives `sum` the experts' last product.
+  absl::Status SumExperts(const MixtureWeights& mlp, const Routing& routing, MatrixView input,
+                          const Step& step, absl::FunctionRef<absl::Status(LastProduct)> sum);
   // All of it but its last product, which CombineExperts adds to those of the chosen ones.
   SharedExpert RunSharedExpert(const MixtureWeights& mlp, const Step& step);
   // hidden += the sum over the ranks of x times weights, + bias where there is one, and what `end`
@@ -171,8 +181,11 @@ class ShardModel {
   // The same of what `product` computes, which adds a bias by itself, on one rank.
   absl::Status AddToResidual(LastProduct product, const float* bias, const BranchEnd& end,
                              const Step& step);
-  // views.branch = the sum over the ranks of the product, + bias where there is one.
-  absl::Status SumBranch(LastProduct product, const float* bias, const Step& step);
+  // branch = the sum over the ranks of the product, + bias where there is one.
+  absl::Status SumBranch(LastProduct product, const float* bias, MatrixView branch,
+                         const Step& step);
+  // Adds views.branch to the residual stream, as `end` says.
+  void EndBranch(const BranchEnd& end, const Step& step);
 
   // Constant after loading.
   const ModelConfig config_;
@@ -185,9 +198,10 @@ class ShardModel {
   MatrixFormat wanted_;  // a matrix that the format does not suit has BF16
 
   // Contents change with every step; their size never does.
-  std::unique_ptr<KvPool> kv_pool_;        // null where no layer of the stage has keys
+  std::vector<std::unique_ptr<KvPool>> kv_pools_;
+  std::vector<KvLayout::Slot> kv_slots_;   // of each layer
   std::unique_ptr<StatePool> state_pool_;  // null where no layer of the stage has states
-  // By layer of the stage, its number among those with keys and values, or among those with states.
+  // By layer of the stage, its number among those with states, or with keys.
   std::vector<int> pool_layers_;
   StepArena arena_;
   std::unique_ptr<RankGroup> ranks_;  // null for a single rank

@@ -44,7 +44,7 @@ ShardServiceOptions ServiceOptions(const ShardServerOptions& options, const Mode
                                    const ShardPlan& plan) {
   return {.model = server.model(),
           .plan = plan,
-          .hidden_size = server.config().hidden_size,
+          .row_width = server.config().row_width(),
           .step_timeout = options.shard.step_timeout,
           .communicator_address = options.communicator_address,
           .communicator_interface = options.communicator_interface,

@@ -21,7 +21,7 @@ ShardService::ShardService(ShardServiceOptions options, ShardModel* model, Backe
       model_(model),
       backend_(backend),
       dialer_(dialer),
-      ring_(*backend, options_.hidden_size,
+      ring_(*backend, options_.row_width,
             std::max(RowRing::kRows, 2 * int64_t{model->max_step_rows()})),
       worker_(progress) {}
 
@@ -98,7 +98,7 @@ absl::StatusOr<std::shared_ptr<ShardSession>> ShardService::Open(const std::stri
                             .receiver = receiver_,
                             .ring = ring_,
                             .clock = clock_,
-                            .hidden_size = options_.hidden_size,
+                            .hidden_size = options_.row_width,
                             .step_timeout = options_.step_timeout,
                             .is_last_stage = placement.stage == placement.num_stages - 1,
                             .num_stages = placement.num_stages,

@@ -26,7 +26,7 @@ namespace sluice {
 struct ShardServiceOptions {
   ServedModel model;
   ShardPlan plan;
-  int hidden_size = 0;
+  int row_width = 0;  // ModelConfig's
   absl::Duration step_timeout = absl::InfiniteDuration();
   // Where this rank's communicator listens for ranks on other hosts: an address, or an interface
   // that takes its place where set.

@@ -90,6 +90,7 @@ size_t Carve(const StepShape& shape, std::byte* base, StepViews& views) {
   views.partial =
       carver.Take(shape.hidden, DType::kF32, PaddedRows(shape.max_rows, shape.num_ranks));
   if (shape.has_branch) views.branch = carver.Take(shape.hidden);
+  if (shape.has_two_branches) views.second_branch = carver.Take(shape.hidden);
   if (shape.has_squares) {
     views.squares = carver.Take(2, DType::kF32, PaddedRows(shape.max_rows, shape.num_ranks));
     views.all_squares = carver.Take(2);
@@ -97,6 +98,8 @@ size_t Carve(const StepShape& shape, std::byte* base, StepViews& views) {
   if (shape.num_ranks > 1 && (shape.has_branch || shape.has_squares)) {
     views.zeros = carver.Take(std::max<int64_t>(shape.hidden, 2));
   }
+  views.side_input = carver.Take(shape.side_width);
+  views.side_gate = carver.Take(shape.side_width);
   if (shape.has_query_factors) views.query_factors = carver.Take(1);
   const size_t shared = carver.offset();
   const size_t attention_end = shape.latent.stored_dim > 0 ? CarveLatent(shape, carver, views)
@@ -132,6 +135,9 @@ StepViews StepArena::Views(int64_t rows) const {
                            &views.attended,
                            &views.activated,
                            &views.branch,
+                           &views.second_branch,
+                           &views.side_input,
+                           &views.side_gate,
                            &views.zeros,
                            &views.squares,
                            &views.all_squares,

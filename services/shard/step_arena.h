@@ -45,8 +45,10 @@ struct StepShape {
   int num_chosen = 0;        // k
   int64_t expert_width = 0;  // k * F of the rank
   int64_t shared_width = 0;  // F of the shared expert of the rank
+  int64_t side_width = 0;    // S, of embeddings for each layer; 0 where there are none
   int num_ranks = 1;
   bool has_branch = false;         // something is done to what attention or MLP adds
+  bool has_two_branches = false;   // an MLP and experts beside it are normalised each by itself
   bool has_squares = false;        // norms of queries and keys take all heads at once
   bool has_query_factors = false;  // queries are multiplied by a factor of their position
   DType operand_dtype = DType::kF32;
@@ -85,11 +87,15 @@ struct StepViews {
   MatrixView output_gate;  // [T, Nq * D]
   // Of models that need them, see StepShape.
   MatrixView branch;         // [T, H]: what attention or MLP adds, before it is added
+  MatrixView second_branch;  // [T, H]: what experts add beside an MLP
   MatrixView squares;        // [T, 2] with the memory that RankGroup::Sum asks for: of the rank's
                              // queries and of its keys, sums of squares
   MatrixView all_squares;    // [T, 2]: the same of all ranks
   MatrixView query_factors;  // [T, 1]
   MatrixView zeros;          // [T, H], of several ranks: nothing writes it
+  // Of embeddings for each layer.
+  MatrixView side_input;  // [T, S], of one layer
+  MatrixView side_gate;   // [T, S]
   // MLP.
   MatrixView activated;  // [T, F], operand
   // Mixture of experts.

@@ -119,7 +119,7 @@ absl::StatusOr<const jinja::Template*> ChatTemplates::Choose(std::string_view na
 
 absl::StatusOr<jinja::Rendering> ChatTemplates::Render(
     std::string_view name, const nlohmann::ordered_json& variables, const jinja::LocalTime& now,
-    const std::function<void()>* checkpoint) const {
+    const std::function<bool()>* checkpoint) const {
   const auto tools = variables.find("tools");
   const absl::StatusOr<const jinja::Template*> chosen =
       Choose(name, tools != variables.end() && !tools->is_null());

@@ -49,7 +49,7 @@ class ChatTemplates {
   absl::StatusOr<jinja::Rendering> Render(std::string_view name,
                                           const nlohmann::ordered_json& variables,
                                           const jinja::LocalTime& now,
-                                          const std::function<void()>* checkpoint = nullptr) const;
+                                          const std::function<bool()>* checkpoint = nullptr) const;
 
   // Rewrites the `messages` of variables to what the template that Render() would choose reads of
   // earlier turns, see TemplateHistory. Hugging Face's apply_chat_template leaves that to its

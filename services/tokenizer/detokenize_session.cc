@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "services/common/utf8_text.h"
 
 namespace sluice {
 namespace {
@@ -55,7 +56,7 @@ std::optional<v1::DetokenizeStreamResponse> DetokenizeSession::Handle(
   if (!status.ok()) {
     sequences_.erase(id);
     response.set_error_code(status.raw_code());
-    response.set_error_message(std::string(status.message()));
+    response.set_error_message(CleanUtf8(status.message()));
   }
   return response;
 }

@@ -15,7 +15,7 @@ namespace sluice {
 class Tokenizer::EncodeRun {
  public:
   EncodeRun(const Tokenizer& tokenizer, std::string_view text, const EncodeOptions& options,
-            Scratch& scratch, Encoding* out)
+            Scratch& scratch, Pace& pace, Encoding* out)
       : tokenizer_(tokenizer),
         text_(text),
         wants_offsets_(options.offsets || (!options.untrusted.empty() &&
@@ -24,6 +24,7 @@ class Tokenizer::EncodeRun {
         finding_{.parse_special =
                      options.parse_special.value_or(tokenizer.parses_special_by_default_)},
         scratch_(scratch),
+        pace_(pace),
         out_(*out) {}
 
   absl::Status Run() {
@@ -34,6 +35,7 @@ class Tokenizer::EncodeRun {
       return IsTrusted(begin, end);
     };
     AddedTokenFinder::Options finding = finding_;
+    finding.pace = &pace_;
     if (!untrusted_.empty()) finding.may_be_special = &is_trusted;
     const auto encode = [&](const AddedTokenFinder::Segment& segment) {
       if (segment.token == nullptr) return EncodeRaw(segment.begin, segment.end);
@@ -49,15 +51,18 @@ class Tokenizer::EncodeRun {
     const AddedTokenFinder& finder = tokenizer_.added_.normalized_finder();
     std::optional<SourceMap> map;
     if (wants_offsets_) map.emplace(text_, begin);
-    MappedText text(text_.substr(begin, end - begin), std::move(map), begin == 0);
+    MappedText text(text_.substr(begin, end - begin), std::move(map), begin == 0, &pace_);
     if (tokenizer_.normalizer_ != nullptr) tokenizer_.normalizer_->Normalize(&text);
-    const Piece whole{.text = text.text(), .map = text.map(), .at_begin = text.at_begin()};
+    if (pace_.stopped()) return pace_.status();
+    const Piece whole{
+        .text = text.text(), .map = text.map(), .at_begin = text.at_begin(), .pace = &pace_};
     if (finder.empty()) return EncodeNormalized(whole);
     const std::function<bool(size_t, size_t)> is_trusted = [&](size_t from, size_t to) {
       const ByteRange source = whole.Source(from, to);
       return IsTrusted(source.begin, source.end);
     };
     AddedTokenFinder::Options finding = finding_;
+    finding.pace = &pace_;
     if (!untrusted_.empty()) finding.may_be_special = &is_trusted;
     return finder.Split(text.text(), finding, [&](const AddedTokenFinder::Segment& segment) {
       if (segment.token == nullptr) return EncodeNormalized(whole.Part(segment.begin, segment.end));
@@ -76,9 +81,10 @@ class Tokenizer::EncodeRun {
 
   absl::Status EncodeNormalized(const Piece& piece) {
     const auto tokenize = [&](const Piece& part) {
-      scratch_.model->Checkpoint(1 + part.text.size() / 2);
-      tokenizer_.model_->Tokenize(part, *scratch_.model, &out_);
-      return absl::OkStatus();
+      if (pace_.Pass(1 + part.text.size() / 2)) {
+        tokenizer_.model_->Tokenize(part, *scratch_.model, &out_);
+      }
+      return pace_.status();
     };
     if (piece.text.empty()) return absl::OkStatus();
     if (tokenizer_.pre_tokenizer_ == nullptr) return tokenize(piece);
@@ -97,6 +103,7 @@ class Tokenizer::EncodeRun {
   const absl::Span<const ByteRange> untrusted_;
   const AddedTokenFinder::Options finding_;
   Scratch& scratch_;
+  Pace& pace_;
   Encoding& out_;
 };
 
@@ -140,11 +147,12 @@ absl::StatusOr<Encoding> Tokenizer::EncodeUtf8(std::string_view text,
     made->model = model_->NewScratch();
     return made;
   });
-  (*scratch).model->set_checkpoint(options.checkpoint);
+  Pace pace(options.checkpoint);
+  (*scratch).model->set_pace(&pace);
   Encoding encoding;
-  if (auto status = EncodeRun(*this, text, options, *scratch, &encoding).Run(); !status.ok()) {
-    return status;
-  }
+  const absl::Status status = EncodeRun(*this, text, options, *scratch, pace, &encoding).Run();
+  (*scratch).model->set_pace(nullptr);
+  if (!status.ok()) return status;
   if (!options.offsets) encoding.offsets.clear();
   if (post_processor_ != nullptr) {
     const auto token_text = [&](TokenId id, ByteRange range) {
@@ -165,13 +173,14 @@ absl::StatusOr<std::string> Tokenizer::Decode(absl::Span<const TokenId> ids,
   constexpr size_t kPiece = 4096;
   if (absl::Status status = CheckIds(ids); !status.ok() && !options.skip_unknown) return status;
   IncrementalDecoder decoder(*this, options);
+  Pace pace(options.checkpoint);
   std::string text;
   while (!ids.empty()) {
     const absl::StatusOr<std::string> piece = decoder.Append(ids.subspan(0, kPiece));
     if (!piece.ok()) return piece.status();
     text += *piece;
     ids.remove_prefix(std::min(kPiece, ids.size()));
-    if (options.checkpoint != nullptr) (*options.checkpoint)();
+    if (!pace.Pass(kPiece)) return pace.status();
   }
   return text + decoder.Finish();
 }

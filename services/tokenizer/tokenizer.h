@@ -8,7 +8,6 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,6 +23,7 @@
 #include "services/tokenizer/post_processors/post_processor.h"
 #include "services/tokenizer/pre_tokenizers/pre_tokenizer.h"
 #include "services/tokenizer/text/object_pool.h"
+#include "services/tokenizer/text/pace.h"
 #include "services/tokenizer/text/token.h"
 #include "services/tokenizer/tiktoken/tiktoken_format.h"
 #include "services/tokenizer/tokenizer_config.h"
@@ -48,9 +48,9 @@ struct EncodeOptions {
   // Takes bytes that are not UTF-8 for U+FFFD, one for each beginning of a character, rather than
   // refusing the text. Offsets are those of the bytes as they are.
   bool replace_invalid = false;
-  // Called every few hundred microseconds, so that others are served meanwhile; borrowed, null for
-  // none.
-  const std::function<void()>* checkpoint = nullptr;
+  // Called every few hundred microseconds, so that others are served meanwhile. Where it returns
+  // false the work ends with CANCELLED. Borrowed, null for none.
+  const Pace::Checkpoint* checkpoint = nullptr;
   // Longer texts are refused: a text of one long word takes some 30 bytes of memory for each of its
   // own.
   size_t max_bytes = size_t{16} << 20;
@@ -64,7 +64,7 @@ struct DecodeOptions {
   // than their tokenizer has tokens.
   bool skip_unknown = false;
   // As EncodeOptions::checkpoint; of Tokenizer::Decode alone.
-  const std::function<void()>* checkpoint = nullptr;
+  const Pace::Checkpoint* checkpoint = nullptr;
 };
 
 class Tokenizer {

@@ -55,20 +55,36 @@ grpc::ServerUnaryReactor* TokenizerService::Queue(
     grpc::CallbackServerContext* context, size_t num_bytes,
     std::function<absl::Status(const Checkpoint&)> work) {
   grpc::ServerUnaryReactor* call = context->DefaultReactor();
+  const absl::Duration budget = WorkBudgetOf(*context);
   const absl::Status queued =
       work_.Add({.owner = WorkOwnerOf(*context),
                  .num_bytes = num_bytes,
+                 .max_used = budget,
                  .is_long = num_bytes >= kLongTextBytes,
-                 .run = [context, call, work = std::move(work)](FairWork::Slice& slice) {
+                 .run = [context, call, budget, work = std::move(work)](FairWork::Slice& slice) {
+                   // gRPC cancels a call whose deadline has passed, too.
+                   const auto goes_on = [&] { return !context->IsCancelled() && slice.wanted(); };
                    absl::Status status = absl::CancelledError("the caller left");
-                   if (!context->IsCancelled() && slice.wanted()) {
-                     status = work([&slice] { slice.Continue(); });
+                   if (goes_on()) {
+                     status = work([&] { return slice.Continue() && goes_on(); });
                    }
-                   SetWork(slice.used(), *context);
+                   const absl::Duration used = slice.used();
+                   if (used > budget) status = TooMuchWork(used, budget);
+                   SetWork(used, *context);
                    call->Finish(ToGrpc(status));
                  }});
   if (!queued.ok()) call->Finish(ToGrpc(Annotate(queued, "the tokenizer")));
   return call;
+}
+
+grpc::ServerUnaryReactor* TokenizerService::AnswerAtOnce(
+    grpc::CallbackServerContext* context, const char* name,
+    const std::function<absl::Status()>& work) const {
+  const ProgressWatch::Work watched(progress_, name);
+  const absl::Duration begin = FairWork::SystemThreadTime();
+  const absl::Status status = work();
+  SetWork(FairWork::SystemThreadTime() - begin, *context);
+  return Answer(context, status);
 }
 
 absl::Status TokenizerService::CheckCall(const grpc::CallbackServerContext& context) const {
@@ -109,8 +125,8 @@ grpc::ServerUnaryReactor* TokenizerService::Tokenize(grpc::CallbackServerContext
                                                      v1::TokenizeResponse* response) {
   if (const absl::Status status = CheckCall(*context); !status.ok()) return Answer(context, status);
   if (request->text().size() <= kShortTextBytes) {
-    const ProgressWatch::Work work(progress_, "tokenize");
-    return Answer(context, DoTokenize(*request, *response, nullptr));
+    return AnswerAtOnce(context, "tokenize",
+                        [&] { return DoTokenize(*request, *response, nullptr); });
   }
   return Queue(context, request->text().size(),
                [this, request, response](const Checkpoint& checkpoint) {
@@ -134,8 +150,8 @@ grpc::ServerUnaryReactor* TokenizerService::Detokenize(grpc::CallbackServerConte
                                                        v1::DetokenizeResponse* response) {
   if (const absl::Status status = CheckCall(*context); !status.ok()) return Answer(context, status);
   if (request->token_ids_size() <= kFewTokens) {
-    const ProgressWatch::Work work(progress_, "detokenize");
-    return Answer(context, DoDetokenize(*request, *response, nullptr));
+    return AnswerAtOnce(context, "detokenize",
+                        [&] { return DoDetokenize(*request, *response, nullptr); });
   }
   return Queue(context, sizeof(int32_t) * static_cast<size_t>(request->token_ids_size()),
                [this, request, response](const Checkpoint& checkpoint) {

@@ -43,14 +43,19 @@ class TokenizerService final : public v1::TokenizerService::CallbackService {
                                     v1::GetTokenizerInfoResponse* response) override;
 
  private:
-  // Called between the pieces of a call's work.
-  using Checkpoint = std::function<void()>;
+  // Called between the pieces of a call's work; false where the work is to end.
+  using Checkpoint = Pace::Checkpoint;
 
-  // Answers a call of so many bytes with what `work` gives, among those of all tenants by weight;
-  // not where the caller has left by then. RESOURCE_EXHAUSTED where its tenant has too many
-  // waiting.
+  // Answers a call of so many bytes with what `work` gives, among those of all tenants by weight.
+  // The work ends at the next checkpoint once the caller has left or its deadline has passed, or
+  // with RESOURCE_EXHAUSTED once it has taken what its request may. RESOURCE_EXHAUSTED also where
+  // its tenant has too many waiting.
   grpc::ServerUnaryReactor* Queue(grpc::CallbackServerContext* context, size_t num_bytes,
                                   std::function<absl::Status(const Checkpoint&)> work);
+  // The same at once, on the thread of the call, for work that takes no longer than a slice, which
+  // is watched by this name.
+  grpc::ServerUnaryReactor* AnswerAtOnce(grpc::CallbackServerContext* context, const char* name,
+                                         const std::function<absl::Status()>& work) const;
   // ABORTED where the caller expects another tokenizer, FAILED_PRECONDITION without one.
   absl::Status CheckCall(const grpc::CallbackServerContext& context) const;
   absl::Status DoTokenize(const v1::TokenizeRequest& request, v1::TokenizeResponse& response,

@@ -16,12 +16,6 @@ namespace {
 // Tenants without jobs that are remembered, so that leaving and coming back gains nothing.
 constexpr size_t kMaxRemembered = 10'000;
 
-absl::Duration SystemThreadTime() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return absl::DurationFromTimespec(time);
-}
-
 absl::Status NoRoom(const char* what, size_t used, size_t asked, size_t free, size_t most) {
   return absl::ResourceExhaustedError(
       absl::StrCat("work that waits: the tenant has ", used, " ", what, " and asks for ", asked,
@@ -29,6 +23,12 @@ absl::Status NoRoom(const char* what, size_t used, size_t asked, size_t free, si
 }
 
 }  // namespace
+
+absl::Duration FairWork::SystemThreadTime() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return absl::DurationFromTimespec(time);
+}
 
 FairWork::FairWork(const Options& options) : options_(options) {}
 
@@ -214,14 +214,15 @@ bool FairWork::Continue(Job& job) {
     absl::MutexLock lock(&mutex_);
     EndSlice(job);
     const Job* const best = Best();
-    if (!job.cancelled && best != nullptr && GoesBefore(*best, job)) {
+    const auto ends = [&job] { return job.cancelled || job.used > job.task.max_used; };
+    if (!ends() && best != nullptr && GoesBefore(*best, job)) {
       job.running = false;
       --num_running_;
       MakeReady(job);
       Dispatch();
       while (!job.running) job.may_run.Wait(&mutex_);
     }
-    if (job.cancelled) {
+    if (ends()) {
       BeginSlice(job);
       return false;
     }

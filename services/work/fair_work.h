@@ -67,9 +67,12 @@ class FairWork {
   // A job's side of the agreement. Belongs to the job's thread.
   class Slice {
    public:
-    // To be called at least every fraction of a millisecond. False: the job is no longer wanted
-    // and returns soon. Takes some tens of nanoseconds while the slice lasts.
+    // To be called at least every fraction of a millisecond. False, at the end of a slice: the job
+    // is no longer wanted, or has taken all that it may, and returns soon. Takes some tens of
+    // nanoseconds while the slice lasts.
     bool Continue() { return fair_work_.Continue(job_); }
+    // Whether the job has taken more than Task::max_used.
+    bool over_budget() { return used() > job_.task.max_used; }
     // Whether the job was not cancelled; worth asking before it begins.
     bool wanted() { return fair_work_.IsWanted(job_); }
     // The processor time that the job has taken.
@@ -84,7 +87,9 @@ class FairWork {
 
   struct Task {
     WorkOwner owner;
-    size_t num_bytes = 0;    // that it keeps in memory until it has run
+    size_t num_bytes = 0;  // that it keeps in memory until it has run
+    // Processor time that it may take; to its end it is told by Continue() alone.
+    absl::Duration max_used = absl::InfiniteDuration();
     bool is_long = false;    // known to take long; see max_long_begun
     bool needs_room = true;  // false: it is taken whatever there is already
     std::function<void(Slice&)> run;
@@ -104,6 +109,9 @@ class FairWork {
   // The job is no longer wanted: Continue() is false from its next slice on. Does nothing where it
   // has ended.
   void Cancel(Ticket ticket);
+
+  // Processor time of the calling thread, by the system's clock.
+  static absl::Duration SystemThreadTime();
 
   struct Statistics {
     int num_jobs = 0;  // that have not ended

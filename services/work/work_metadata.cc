@@ -1,6 +1,9 @@
 #include "services/work/work_metadata.h"
 
+#include <algorithm>
 #include <cmath>
+#include <map>
+#include <optional>
 #include <string>
 
 #include "absl/strings/numbers.h"
@@ -13,25 +16,43 @@ namespace {
 // Binary: a tenant may have any name.
 constexpr char kTenantKey[] = "sluice-work-tenant-bin";
 constexpr char kWeightKey[] = "sluice-work-weight";
+constexpr char kBudgetKey[] = "sluice-work-budget-us";
 constexpr char kWorkKey[] = "sluice-work-us";
 
-}  // namespace
+using Metadata = std::multimap<grpc::string_ref, grpc::string_ref>;
 
-void SetWorkOwner(const WorkOwner& owner, grpc::ClientContext& context) {
-  if (!owner.tenant.empty()) context.AddMetadata(kTenantKey, owner.tenant);
-  if (owner.weight != 1) context.AddMetadata(kWeightKey, absl::StrCat(owner.weight));
-}
-
-absl::Duration WorkOf(const grpc::ClientContext& context) {
-  const auto& metadata = context.GetServerTrailingMetadata();
-  const auto found = metadata.find(kWorkKey);
+// Nothing where it is missing or no time.
+std::optional<absl::Duration> TimeIn(const Metadata& metadata, const char* key) {
+  const auto found = metadata.find(key);
   int64_t microseconds = 0;
   if (found == metadata.end() ||
       !absl::SimpleAtoi(absl::string_view(found->second.data(), found->second.size()),
-                        &microseconds)) {
-    return absl::ZeroDuration();
+                        &microseconds) ||
+      microseconds < 0) {
+    return std::nullopt;
   }
   return absl::Microseconds(microseconds);
+}
+
+}  // namespace
+
+void SetWork(const WorkFor& work, grpc::ClientContext& context) {
+  if (!work.owner.tenant.empty()) context.AddMetadata(kTenantKey, work.owner.tenant);
+  if (work.owner.weight != 1) context.AddMetadata(kWeightKey, absl::StrCat(work.owner.weight));
+  const absl::Duration left = work.left();
+  if (left < absl::InfiniteDuration()) {
+    context.AddMetadata(kBudgetKey, absl::StrCat(absl::ToInt64Microseconds(left)));
+  }
+}
+
+absl::Duration WorkOf(const grpc::ClientContext& context) {
+  constexpr absl::Duration kMost = absl::Hours(1);  // that a call can have taken
+  const std::optional<absl::Duration> work = TimeIn(context.GetServerTrailingMetadata(), kWorkKey);
+  return std::min(kMost, work.value_or(absl::ZeroDuration()));
+}
+
+absl::Duration WorkBudgetOf(const grpc::CallbackServerContext& context) {
+  return TimeIn(context.client_metadata(), kBudgetKey).value_or(absl::InfiniteDuration());
 }
 
 WorkOwner WorkOwnerOf(const grpc::CallbackServerContext& context) {

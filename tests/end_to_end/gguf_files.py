@@ -9,8 +9,11 @@ import re
 import numpy as np
 
 import decoder  # noqa: F401  loaded first: the others extend it
+import families
 import gguf_blocks
 import gguf_file
+import gguf_models
+import newer_families  # noqa: F401  extends families' tables
 from safetensors_io import Checkpoint, write_checkpoint
 
 ARCHITECTURES = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "smollm3": "smollm3",
@@ -183,3 +186,103 @@ def write(folder, path, kind="F32", plain="F32", parts=1, **extra):
         json.dump(config, file)
     write_checkpoint(beside, numbers, "F32")
     return beside
+
+
+# ---- Families that the oracle writes, and those that are called and laid out like one of these
+
+class Tensors:
+    """What gguf_models reads of a checkpoint."""
+
+    def __init__(self, tensors):
+        self.entries = self.tensors = tensors
+
+    def __getitem__(self, name):
+        return self.tensors[name]
+
+
+def as_granite(config, weights):
+    """MiniCPM has Granite's names and pairs of rows."""
+    layers, hidden = config["num_hidden_layers"], config["hidden_size"]
+    return {name: weights[name] for name in weights.entries}, {
+        "embedding_scale": float(config["scale_emb"]), "residual_scale": config["scale_depth"] / layers ** 0.5,
+        "logit_scale": hidden / config["dim_model_base"]}
+
+
+def as_llama(config, weights):
+    """InternLM 2: q, k and v of every KV head are below each other."""
+    heads, kv_heads, dim = decoder.head_shape(config)
+    names = {"attention.wo": "self_attn.o_proj", "feed_forward.w1": "mlp.gate_proj", "feed_forward.w3": "mlp.up_proj",
+             "feed_forward.w2": "mlp.down_proj", "attention_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm",
+             "model.tok_embeddings": "model.embed_tokens", "output.": "lm_head."}
+    out = {}
+    for name in weights.entries:
+        values = weights[name]
+        if ".attention.wqkv." in name:
+            by_head = values.reshape(kv_heads, heads // kv_heads + 2, dim, -1)
+            for part, rows in (("q", by_head[:, :-2]), ("k", by_head[:, -2]), ("v", by_head[:, -1])):
+                own = rows.reshape(-1, *values.shape[1:])
+                out[name.replace("attention.wqkv", f"self_attn.{part}_proj")] = own
+            continue
+        for theirs, ours in names.items():
+            name = name.replace(theirs, ours)
+        out[name] = values
+    return out, {}
+
+
+def as_starcoder2(config, weights):
+    """Phi-2."""
+    names = {"self_attn.dense": "self_attn.o_proj", "mlp.fc1": "mlp.c_fc", "mlp.fc2": "mlp.c_proj",
+             "final_layernorm": "norm"}
+    out = {}
+    for name in weights.entries:
+        values = weights[name]
+        for theirs, ours in names.items():
+            name = name.replace(theirs, ours)
+        out[name] = values
+    return out, {}
+
+
+def as_mixtral(config, weights):
+    """Granite's mixtures: gates and ups of all experts in one, and those of the shared expert."""
+    out, extra = {}, {}
+    for name in weights.entries:
+        values, stem = weights[name], name.split("block_sparse_moe")[0]
+        if "block_sparse_moe.input_linear" in name:
+            for index, expert in enumerate(values):
+                out[f"{stem}block_sparse_moe.experts.{index}.w1.weight"], \
+                    out[f"{stem}block_sparse_moe.experts.{index}.w3.weight"] = np.split(expert, 2)
+        elif "block_sparse_moe.output_linear" in name:
+            for index, expert in enumerate(values):
+                out[f"{stem}block_sparse_moe.experts.{index}.w2.weight"] = expert
+        elif "shared_mlp.input_linear" in name:
+            shared = name.replace("shared_mlp.input_linear", "mlp.shared_expert.{}_proj")
+            out[shared.format("gate")], out[shared.format("up")] = np.split(values, 2)
+            extra["expert_shared_feed_forward_length"] = len(values) // 2
+        else:
+            out[name.replace("router.layer", "gate").replace("shared_mlp.output_linear", "mlp.shared_expert.down_proj")] = values
+    return out, extra
+
+
+LIKE = {"minicpm": ("minicpm", "granite", as_granite), "internlm2": ("internlm2", "llama", as_llama),
+        "phi": ("phi2", "starcoder2", as_starcoder2), "granitemoe": ("granitemoe", "mixtral", as_mixtral),
+        "granitemoeshared": ("granitemoe", "mixtral", as_mixtral)}
+
+
+def write_further(folder, path, kind="F32"):
+    """A folder of one of these families as `path`, projections and experts in `kind`."""
+    with open(os.path.join(folder, "config.json")) as file:
+        given = json.load(file)
+    if given["model_type"] in gguf_models.ARCHITECTURES:
+        return gguf_models.write(folder, path, kind)
+    architecture, like, arrange = LIKE[given["model_type"]]
+    config = {**families.DEFAULTS[given["model_type"]], **given}
+    tensors, extra = arrange(config, Checkpoint(folder))
+    config["model_type"] = like
+    theirs = gguf_models.ARCHITECTURES[like]
+    values = {**gguf_models.metadata(config), **{f"{theirs}.{key}": value for key, value in extra.items()}}
+    values = {key.replace(theirs + ".", architecture + ".", 1) if key.startswith(theirs + ".") else key: value
+              for key, value in values.items()}
+    found = gguf_models.tensors(config, Tensors(tensors))
+    matrix = re.compile(r"blk\.\d+\.(attn|ffn)_(q|k|v|output|gate|up|down|gate_exps|up_exps|down_exps)\.weight")
+    gguf_file.write(path, {**values, "general.architecture": architecture},
+                    {name: (array, kind if matrix.fullmatch(name) else "F32") for name, array in found.items()})

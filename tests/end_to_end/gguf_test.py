@@ -26,6 +26,19 @@ except ImportError as error:
 FAMILIES = ("llama", "llama-tied", "llama-bias", "llama-head_dim", "llama-linear", "llama-yarn", "llama-llama3", "mistral",
             "mistral-window", "qwen2", "qwen3", "smollm3", "gemma", "phi3", "phi3-partial", "phi3-longrope-long", "gpt2",
             "gpt_neox", "gpt_neox-sequential")
+# Further ones, by the oracle's writer. Files do not say how Llama 4's chunks and temperature are.
+LLAMA4 = {"attention_chunk_size": 8192, "floor_scale": 8192, "attn_scale": 0.1, "use_qk_norm": True}
+FURTHER = {
+    **dict.fromkeys(("mixtral", "mixtral-window", "qwen2_moe", "qwen3_moe", "qwen3_moe-sparse_step", "olmoe", "gpt_oss",
+                     "deepseek_v2", "deepseek_v2-groups", "deepseek_v2-yarn", "deepseek_v3", "deepseek_v3-yarn",
+                     "deepseek_v3-ungrouped", "glm4_moe", "gemma2", "gemma3", "smollm3", "granite", "olmo2", "olmo3",
+                     "olmo3-yarn", "cohere", "cohere-qk_norm", "cohere2", "starcoder2", "stablelm", "stablelm-parallel",
+                     "ministral3", "glm", "glm4", "ernie4_5", "ernie4_5_moe", "minicpm", "internlm2", "phi", "granitemoe",
+                     "granitemoeshared"), {}),
+    "gemma3-linear": {"query_pre_attn_scalar": 32},
+    "llama4": LLAMA4,
+    "llama4-interleaved": LLAMA4,
+}
 SHORT = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "MXFP4")
 LONG = ("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K")
 IDS = [int(i) for i in (5 * k * k + 3 * k + 7 for k in range(40))]
@@ -68,10 +81,10 @@ class GgufTest(unittest.TestCase):
         path = self.path(f"{name}.gguf")
         return path, gguf_files.write(folder, path, kind, **how)
 
-    def expect_close(self, scores, expected):
+    def expect_close(self, scores, expected, delta=2e-3):
         self.assertEqual(len(scores), len(expected))
         for ours, theirs in zip(scores, expected):
-            self.assertAlmostEqual(ours, theirs, delta=2e-3)
+            self.assertAlmostEqual(ours, theirs, delta=delta)
 
     def test_a_file_has_the_bits_of_its_folder(self):
         for preset in FAMILIES:
@@ -80,6 +93,36 @@ class GgufTest(unittest.TestCase):
                 scores = score(path, "--weights", "f32")
                 self.assertEqual(scores, score(folder, "--weights", "f32"))
                 self.expect_close(scores, oracle_score(folder))
+
+    def test_further_families(self):
+        for preset, changes in FURTHER.items():
+            with self.subTest(preset=preset):
+                folder, path = self.path(preset), self.path(f"{preset}.gguf")
+                make_tiny_model.write_model(folder, preset, seed=5, **changes)
+                gguf_files.write_further(folder, path)
+                self.expect_close(score(path, "--weights", "f32"), oracle_score(folder), 5e-4)
+
+    def test_blocks_of_embeddings_and_heads(self):
+        for preset, kind in (("llama", "Q8_0"), ("llama-tied", "Q5_0"), ("llama", "Q4_0")):
+            with self.subTest(preset=preset, kind=kind):
+                path, folder = self.made(preset, f"{preset}-{kind}", kind, plain=kind, changes={"intermediate_size": 192})
+                exact = score(path, "--weights", "f32")
+                self.assertEqual(exact, score(folder, "--weights", "f32"))
+                self.expect_close(score(path), exact, 0.3)
+
+    # By default those blocks are kept that a format of ours holds.
+    def test_blocks_of_experts(self):
+        for kind in ("Q8_0", "Q4_0", "MXFP4", "Q4_K"):
+            with self.subTest(kind=kind):
+                folder, path = self.path(f"{kind}-experts"), self.path(f"{kind}-experts.gguf")
+                wide = {"hidden_size": 256, "moe_intermediate_size": 256, "head_dim": 64}
+                make_tiny_model.write_model(folder, "qwen3_moe", seed=6, **wide)
+                gguf_files.write_further(folder, path, kind)
+                whole = score(path)
+                self.assertEqual(whole, score(path, "--tp", "2", "--pp", "2"))
+                # Operands of products are rounded to BF16.
+                for ours, theirs in zip(whole, score(path, "--weights", "f32")):
+                    self.assertAlmostEqual(ours, theirs, delta=0.5)
 
     def test_every_block_format_has_the_bits_of_its_numbers(self):
         for kind in ("F16", "BF16") + SHORT + LONG:

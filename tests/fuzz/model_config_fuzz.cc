@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto config = sluice::ParseModelConfig(text.substr(0, end), generation, "fuzzed");
   if (!config.ok()) return 0;
   SLUICE_CHECK(config->num_heads % config->num_kv_heads == 0);
-  SLUICE_CHECK(config->query_width() > 0 && config->norm_eps > 0);
+  SLUICE_CHECK(config->query_width(0) > 0 && config->norm_eps > 0);
   SLUICE_CHECK(!config->layers.empty());
   for (const sluice::LayerSpec& layer : config->layers) {
     const sluice::AttentionSpec& attention = layer.attention;

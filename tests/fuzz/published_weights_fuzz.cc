@@ -20,6 +20,13 @@ constexpr char kConfig[] = R"({
   "num_hidden_layers": 1, "num_attention_heads": 1, "max_position_embeddings": 8,
   "tie_word_embeddings": true, "quantization_config": )";
 
+// Of stacked experts.
+constexpr char kMixtureConfig[] = R"({
+  "model_type": "gpt_oss", "vocab_size": 3, "hidden_size": 32, "intermediate_size": 32,
+  "num_hidden_layers": 1, "num_attention_heads": 1, "head_dim": 32, "num_local_experts": 2,
+  "num_experts_per_tok": 1, "max_position_embeddings": 8, "tie_word_embeddings": true,
+  "quantization_config": )";
+
 // A group of compressed-tensors.
 std::string Compressed(const std::string& format, const std::string& weights) {
   return R"({"quant_method": "compressed-tensors", "format": ")" + format +
@@ -61,8 +68,9 @@ class Folder {
   std::string path_;
 };
 
-void ReadWith(const std::string& quantization, const std::string& folder) {
-  auto config = sluice::ParseModelConfig(std::string(kConfig) + quantization + "}", "", "fuzzed");
+void ReadWith(const std::string& model, const std::string& quantization,
+              const std::string& folder) {
+  auto config = sluice::ParseModelConfig(model + quantization + "}", "", "fuzzed");
   SLUICE_CHECK(config.ok());
   sluice::DescribePublishedTensors(folder, *config);
   const auto source = sluice::WeightSource::Open(folder, *config);
@@ -85,6 +93,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const std::vector<std::string> quantizations = Quantizations();
   std::ofstream(folder.path() + "/model.safetensors", std::ios::binary)
       .write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
-  for (const std::string& quantization : quantizations) ReadWith(quantization, folder.path());
+  for (const std::string& quantization : quantizations) {
+    ReadWith(kConfig, quantization, folder.path());
+  }
+  ReadWith(kMixtureConfig, R"({"quant_method": "mxfp4"})", folder.path());
   return 0;
 }

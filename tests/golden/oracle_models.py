@@ -72,9 +72,9 @@ def make(item, folder):
     changes = {**(WIDE if size else {}), **changes}
     config = make_tiny_model.write_model(folder, preset, dtype, int(shards), seed=len(preset),
                                          quantise=regrouped(method), **changes)
-    text = config.get("text_config", config)
-    length = min(LENGTH, longest(text))
-    ids = np.random.default_rng(len(item)).integers(0, text["vocab_size"], length)
+    config = config.get("text_config", config)
+    length = min(LENGTH, longest(config))
+    ids = np.random.default_rng(len(item)).integers(0, config["vocab_size"], length)
     ids.astype("<i4").tofile(os.path.join(folder, "ids.i32"))
     model = decoder.load(folder)
     model.logits(ids).astype("<f8").tofile(os.path.join(folder, "logits.f64"))

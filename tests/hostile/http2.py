@@ -238,6 +238,20 @@ def wrong_tokens(endpoint, count):
     return None
 
 
+def names_that_are_no_text(endpoint, count):
+    """COUNT long calls for tenants whose names are not UTF-8."""
+    request = b"\x12\x01a\x32\x02\x18\x01\x38\x90\x03"  # text, stop.ignore_eos, max_tokens
+    connection = Connection(endpoint).open()
+    say("at work")
+    for i in range(count):
+        headers = block(fields(GENERATE, ("sluice-tenant", b"\xff\xfe" + bytes([0x80 + i]))))
+        stream = connection.next_stream()
+        connection.send(frame(HEADERS, END_HEADERS, stream, headers) + frame(DATA, END_STREAM, stream, message(request)))
+        time.sleep(0.05)
+        connection.read_some()
+    return connection
+
+
 ATTACKS = {
     "idle_connections": idle_connections,
     "rapid_reset": rapid_reset,
@@ -248,6 +262,7 @@ ATTACKS = {
     "gzip_bombs": gzip_bombs,
     "unfinished_messages": unfinished_messages,
     "wrong_tokens": wrong_tokens,
+    "names_that_are_no_text": names_that_are_no_text,
 }
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import time
 import unittest
 
 from beside import FULL, SLACK_S, Attack, Good, hold_to_bounds, peak_mib, show
-from processes import Up, children_of, listeners_of, main, request, text_of
+from processes import Up, children_of, listeners_of, main, request, status_pb2, text_of
 
 TOKEN = "good-token"
 # What connections of strangers may take of the orchestrator: far less than the chart's 512 MiB.
@@ -80,6 +80,20 @@ class ListenerTest(unittest.TestCase):
     def test_strangers_with_many_streams(self):
         self.good_beside({"rapid_reset": 300_000 if FULL else 20_000, "idle_sessions": 100_000 if FULL else 5000,
                           "idle_watches": 100_000 if FULL else 5000, "idle_reflections": 100_000 if FULL else 5000})
+
+    def test_a_tenants_name_that_is_no_text_is_refused(self):
+        """No list of requests could be read while one of them is in it."""
+        with Up() as up:
+            good = Good(up.endpoint)
+            texts = good.several(2)[2]
+            asked = status_pb2.GetStatusRequest(include_requests=True)
+            with Attack(up.endpoint, "names_that_are_no_text", 40, by_hand=True) as attack:
+                for _ in range(40):
+                    good.unary("GetStatus", asked, status_pb2.GetStatusResponse)
+                    time.sleep(0.02)
+                self.assertEqual(attack.wait(), [])
+            self.assertEqual(good.several(1)[2], texts)
+            self.assertEqual(good.status().num_recoveries, 0)
 
     def test_strangers_with_large_messages_or_none(self):
         self.good_beside({"idle_connections": 4096 if FULL else 1200, "gzip_bombs": 20 if FULL else 3,

@@ -4,6 +4,7 @@ Prints what it measured.
 Usage: work_test.py BIN_DIR PROTO_PYTHON_DIR [unittest arguments]
 """
 
+import contextlib
 import json
 import os
 import shutil
@@ -12,12 +13,38 @@ import tempfile
 import time
 import unittest
 
+import grpc
 from beside import FULL, GOOD, SLACK_S, Attack, Good, hold_to_bounds, peak_mib, show
 from processes import PROMPT, STORYTELLER, Up, generation_pb2, listeners_of, main
 
 # For each message it looks at each: 2,000 messages are four million steps.
 QUADRATIC = ("{% for m in messages %}{% for n in messages %}{% if n.content == m.content %}{{ n.content }}{% endif %}"
              "{% endfor %}{% endfor %}")
+
+
+@contextlib.contextmanager
+def model_with_template(template):
+    """A folder of the storyteller with another chat template."""
+    with tempfile.TemporaryDirectory() as folder:
+        model = shutil.copytree(STORYTELLER, os.path.join(folder, "model"))
+        with open(os.path.join(model, "chat_template.jinja"), "w", encoding="utf-8") as file:
+            file.write(template)
+        yield model
+
+
+def costly_requests():
+    """Requests of each kind of work outside of steps, by name, each of tenths of a second."""
+    text = generation_pb2.GenerateRequest(text="the king went " * ((12 << 20) // 14), max_tokens=1)
+    chat = generation_pb2.GenerateRequest(max_tokens=1)
+    for i in range(2000):
+        chat.chat.messages.add(role="user", content=f"message {i:08}")
+    schema = generation_pb2.GenerateRequest(text=PROMPT, max_tokens=1)
+    members = {f"m{i}": {"type": "string", "pattern": f"^(a|b)*a(a|b){{12}}c{{{i}}}$",
+                         "not": {"pattern": "^(a|b)*(a|b){12}c*$"}} for i in range(10)}
+    schema.constraint.json_schema = json.dumps({"properties": members})
+    masks = generation_pb2.GenerateRequest(text=PROMPT, max_tokens=150)
+    masks.constraint.regex = "|".join([".*e.{150}t.*", ".*a.{150}o.*", ".*n.{150}i.*", ".*h.{150}s.*"])
+    return {"text": text, "chat": chat, "schema": schema, "masks": masks}
 
 
 class WorkTest(unittest.TestCase):
@@ -92,16 +119,7 @@ class WorkTest(unittest.TestCase):
             self.assertLess(beside, 2 * quiet + SLACK_S + (0.05 if not FULL else 0.01))
 
     def test_a_template_that_is_quadratic(self):
-        with tempfile.TemporaryDirectory() as folder:
-            model = shutil.copytree(STORYTELLER, os.path.join(folder, "model"))
-            path = os.path.join(model, "tokenizer_config.json")
-            config = {}
-            if os.path.exists(path):
-                with open(path, encoding="utf-8") as file:
-                    config = json.load(file)
-            with open(path, "w", encoding="utf-8") as file:
-                json.dump({**config, "chat_template": QUADRATIC}, file)
-
+        with model_with_template(QUADRATIC) as model:
             def one(good):
                 request = generation_pb2.GenerateRequest(max_tokens=32)
                 request.chat.messages.add(role="user", content=PROMPT)
@@ -114,6 +132,20 @@ class WorkTest(unittest.TestCase):
                     tokens += len(response.chunk.token_ids)
                 return first - began, (time.monotonic() - first) / max(tokens - 1, 1), text
             self.beside("long_chats", 16, "--model", model, one=one)
+
+    def test_a_request_ends_by_name_where_it_takes_more_work_than_one_may(self):
+        with model_with_template(QUADRATIC) as model, Up("--model", model, "--max_request_work", "40ms") as up:
+            good = Good(up.endpoint)
+            text = good.one(8)[2]
+            for name, request in costly_requests().items():
+                with self.assertRaises(grpc.RpcError) as ended:
+                    began = time.monotonic()
+                    list(good.generate(request, metadata=(("sluice-tenant", "hostile"),)))
+                show(f"{name}: ended after {1000 * (time.monotonic() - began):.0f} ms: {ended.exception.details()}")
+                self.assertEqual(ended.exception.code(), grpc.StatusCode.RESOURCE_EXHAUSTED, name)
+                self.assertIn("max_request_work: ", ended.exception.details(), name)
+            self.assertEqual(good.one(8)[2], text, "another's request is served as before")
+            self.assertEqual(good.status().num_recoveries, 0)
 
 
 if __name__ == "__main__":

@@ -97,7 +97,8 @@ export interface GenerateOptions extends CallOptions {
   dryRange?: number;
   dryBreakerTokenIds?: number[];
   // What the text keeps, at most one of them: constraint.proto.
-  jsonSchema?: string;
+  // A text, an object, or what has toJSONSchema().
+  jsonSchema?: string | object;
   anyJson?: boolean;
   regex?: string;
   grammar?: string;

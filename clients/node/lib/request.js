@@ -20,6 +20,12 @@ function promptOf(prompt) {
   return {tokenIds: {tokenIds: [...prompt]}};
 }
 
+// Of a text, an object, or what has toJSONSchema(), such as a schema of Zod 4 or ArkType.
+function schemaText(schema) {
+  if (typeof schema === "string") return schema;
+  return JSON.stringify(typeof schema.toJSONSchema === "function" ? schema.toJSONSchema() : schema);
+}
+
 /** A GenerateRequest of options as index.d.ts names them. */
 export function makeRequest({prompt, signal, timeoutMs, ...options}) {
   const request = {...promptOf(prompt), sampling: {}, stop: {}};
@@ -32,6 +38,7 @@ export function makeRequest({prompt, signal, timeoutMs, ...options}) {
     else if (samplingNames.has(name)) request.sampling[name] = value;
     else if (stopNames.has(name)) request.stop[name] = value;
     else if (requestNames.has(name)) request[name] = value;
+    else if (name === "jsonSchema") request.constraint = {...request.constraint, jsonSchema: schemaText(value)};
     else if (constraintNames.has(name)) request.constraint = {...request.constraint, [name]: value};
     else if (chatNames.has(name) && request.chat) request.chat[name] = value;
     else throw new TypeError(chatNames.has(name) ? `${name} is for conversations; the prompt is none` : `unknown option ${name}`);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import Any, Iterable, List, Mapping, Optional, Sequence, TypedDict, Union
 
@@ -71,8 +72,9 @@ class Options(TypedDict, total=False):
     dry_allowed_length: int
     dry_range: int
     dry_breaker_token_ids: Sequence[int]
-    # What the text keeps, at most one of them: constraint.proto.
-    json_schema: str
+    # What the text keeps, at most one of them: constraint.proto. A schema is a text, a mapping, or a class that has
+    # model_json_schema(), as those of Pydantic.
+    json_schema: Union[str, Mapping[str, Any], Any]
     any_json: bool
     regex: str
     grammar: str
@@ -115,6 +117,8 @@ def _set_prompt(request: pb.GenerateRequest, prompt: Prompt) -> None:
 def _set_option(request: pb.GenerateRequest, name: str, value: Any) -> None:
     if name == "stop":
         request.stop.stop_strings.extend([value] if isinstance(value, str) else value)
+    elif name == "json_schema":
+        request.constraint.json_schema = _schema_text(value)
     elif name == "processed_logprobs":
         request.logprobs_mode = pb.LOGPROBS_MODE_PROCESSED if value else pb.LOGPROBS_MODE_RAW
     elif name == "early_stopping":
@@ -130,6 +134,15 @@ def _set_option(request: pb.GenerateRequest, name: str, value: Any) -> None:
                 return _set_field(message, name, value)
     else:
         raise TypeError(f"unknown option {name!r}; there are: {', '.join(sorted(Options.__annotations__))}")
+
+
+def _schema_text(schema: Any) -> str:
+    if isinstance(schema, str):
+        return schema
+    if hasattr(schema, "model_json_schema"):
+        schema = schema.model_json_schema()
+    # Members stay in their order, which is that of the text.
+    return json.dumps(schema)
 
 
 def _set_field(message: Any, name: str, value: Any) -> None:

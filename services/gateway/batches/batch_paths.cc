@@ -147,9 +147,10 @@ void RunThere(BatchService& service, Call call,
               std::function<void(const Call&, Result)> done) {
   const std::string owner = OwnerOf(call->caller().authorization);
   // The call ends on its own loop, whichever of them is faster.
-  service.loop().Post([call = std::move(call), owner, action = std::move(action),
+  service.loop().Post([&service, call = std::move(call), owner, action = std::move(action),
                        done = std::move(done)]() mutable {
     Result result = action(owner, call->request());
+    if (!result.ok()) result = service.ForClient(result.status());
     http::Loop& loop = *call->caller().loop;
     loop.Post(
         [call = std::move(call), result = std::move(result), done = std::move(done)]() mutable {

@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <filesystem>
+#include <limits>
 #include <system_error>
 #include <tuple>
 #include <utility>
@@ -16,8 +17,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "services/common/location_filter.h"
 #include "services/gateway/backend/random_id.h"
 #include "services/gateway/batches/batch_line.h"
 #include "services/gateway/batches/durable_file.h"
@@ -252,6 +255,10 @@ BatchService::Answer BatchService::AddFile(const std::string& owner, const std::
                      " bytes: delete some, or have the server's operator raise "
                      "--batch_quota_mib."));
   }
+  if (files_->NumFiles(owner) >= options_.max_files) {
+    return absl::FailedPreconditionError(absl::StrCat("This API key has ", options_.max_files,
+                                                      " files, which is the most: delete some."));
+  }
   const StoredFile file = {.id = RandomId("file-"),
                            .owner = owner,
                            .filename = filename,
@@ -335,7 +342,24 @@ BatchService::Answer BatchService::CreateBatch(const std::string& owner,
     return saved;
   active_[id];
   loop_.Post([this, id] { Advance(id); });
+  ForgetOldest(owner);
   return Shown(id, batches_->records().at(id));
+}
+
+// Where there are too many. One that stays on a disk that does not let it go is tried again the next time.
+void BatchService::ForgetOldest(const std::string& owner) {
+  size_t count = 0;
+  std::pair<int64_t, std::string> oldest = {std::numeric_limits<int64_t>::max(), ""};
+  for (const auto& [id, batch] : batches_->records()) {
+    if (batch["owner"] != owner) continue;
+    ++count;
+    if (HasEnded(batch)) {
+      oldest = std::min(oldest, std::pair(batch.value("created_at", int64_t{0}), id));
+    }
+  }
+  if (count > options_.max_batches && !oldest.second.empty()) {
+    batches_->Remove(oldest.second).IgnoreError();
+  }
 }
 
 BatchService::Answer BatchService::GetBatch(const std::string& owner, const std::string& id) const {
@@ -356,6 +380,15 @@ BatchService::Answer BatchService::ListBatches(const std::string& owner,
     return std::tie(a["created_at"], a["id"]) > std::tie(b["created_at"], b["id"]);
   });
   return PageOf(all, query);
+}
+
+absl::Status BatchService::ForClient(const absl::Status& status) const {
+  const std::string folder(absl::StripSuffix(options_.folder, "/"));
+  absl::Status told = LocationFilter({folder}).ForClient(status);
+  if (told.message() != status.message()) {
+    Log(LogLevel::kWarning, "gateway", "batch-call-failed", {{"status", status.ToString()}});
+  }
+  return told;
 }
 
 BatchService::Answer BatchService::CancelBatch(const std::string& owner, const std::string& id) {

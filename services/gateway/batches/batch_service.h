@@ -39,6 +39,9 @@ struct BatchOptions {
   std::string token_file;
   int max_running_lines = 32;                // of all batches together
   uint64_t quota_bytes = uint64_t{1} << 30;  // of the files of one owner
+  size_t max_files = 10'000;                 // the same
+  // Of an owner. Of more, the oldest that has ended is forgotten; its files stay.
+  size_t max_batches = 1000;
   InputLimits limits;
   std::function<absl::Time()> now = [] { return absl::Now(); };
   absl::Duration retry_pause = absl::Seconds(1);  // LineRunOptions
@@ -89,6 +92,10 @@ class BatchService {
   Answer ListBatches(const std::string& owner, const PageQuery& query) const;
   Answer CancelBatch(const std::string& owner, const std::string& id);
 
+  // An error of these as its client is told it: what is wrong, and not in which folder, which the log
+  // says.
+  absl::Status ForClient(const absl::Status& status) const;
+
  private:
   // The object of the API and, besides, `owner`, `num_lines`, and of one that ends `ends_as`.
   using Batch = nlohmann::json;
@@ -109,6 +116,7 @@ class BatchService {
   const Batch* Find(const std::string& owner, const std::string& id) const;
   nlohmann::json Shown(const std::string& id, const Batch& batch) const;
   absl::Status SaveStatus(const std::string& id, Batch batch, const std::string& status);
+  void ForgetOldest(const std::string& owner);
   LineCounts CountsOf(const std::string& id, const Batch& batch) const;
 
   // Does what comes next of a batch; again later where the disk does not let it.

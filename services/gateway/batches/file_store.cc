@@ -111,6 +111,11 @@ uint64_t FileStore::NumBytes(const std::string& owner) const {
   return bytes;
 }
 
+size_t FileStore::NumFiles(const std::string& owner) const {
+  return static_cast<size_t>(std::count_if(
+      files_.begin(), files_.end(), [&](const auto& file) { return file.second.owner == owner; }));
+}
+
 // The record first: content without one is removed later.
 absl::Status FileStore::Remove(const std::string& id) {
   if (absl::Status removed = records_.Remove(id); !removed.ok()) return removed;

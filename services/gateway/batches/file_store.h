@@ -41,6 +41,7 @@ class FileStore {
   // Those of an owner, newest first.
   std::vector<const StoredFile*> List(const std::string& owner) const;
   uint64_t NumBytes(const std::string& owner) const;
+  size_t NumFiles(const std::string& owner) const;
   absl::Status Remove(const std::string& id);
 
   // Where the content of a file is.

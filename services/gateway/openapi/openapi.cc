@@ -84,6 +84,11 @@ json OperationOf(const ApiPath& path) {
     operation["parameters"] = json::array(
         {{{"name", name}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}}}}});
   }
+  if (path.form != nullptr) {
+    operation["requestBody"] = {
+        {"required", true},
+        {"content", {{"multipart/form-data", {{"schema", json::parse(path.form)}}}}}};
+  }
   if (path.check == nullptr) return operation;
   operation["requestBody"] = {{"required", true},
                               {"content", {{"application/json", {{"schema", BodySchema(path)}}}}}};

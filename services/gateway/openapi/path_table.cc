@@ -55,6 +55,10 @@ constexpr char kAnthropic[] = "Anthropic's API";
 constexpr char kTexts[] = "Token ids and scores";
 constexpr char kServer[] = "The server";
 
+constexpr char kFileForm[] = R"({
+  "type": "object", "required": ["file", "purpose"], "additionalProperties": false,
+  "properties": {"file": {"type": "string", "format": "binary"}, "purpose": {"const": "batch"}}})";
+
 constexpr ApiPath kPaths[] = {
     {"GET", "/v1/models", kOpenAi, "The model that is served, in a list."},
     {"GET", "/v1/models/{model}", kOpenAi, "The model, where it is the one that is served."},
@@ -65,9 +69,14 @@ constexpr ApiPath kPaths[] = {
     {"POST", "/v1/responses", kOpenAi,
      "Answers an input of text or items, whole or streamed; nothing is stored.",
      Check<openai::ReadResponseRequest>, kResponseProbes},
-    {"POST", "/v1/files", kBatches,
+    {"POST",
+     "/v1/files",
+     kBatches,
      "Stores a file of lines for a batch: a form (`multipart/form-data`) with `purpose`, which is "
-     "`batch`, and `file`. Needs `--batch_dir`, as do the others of this section."},
+     "`batch`, and `file`. Needs `--batch_dir`, as do the others of this section.",
+     nullptr,
+     {},
+     kFileForm},
     {"GET", "/v1/files", kBatches,
      "The files of this API key, newest first: `?purpose=batch_output&limit=20&after=ID`."},
     {"GET", "/v1/files/{file_id}", kBatches, "What is known of a file."},

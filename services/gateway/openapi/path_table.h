@@ -21,6 +21,8 @@ struct ApiPath {
   absl::Status (*check)(const nlohmann::json& body, absl::string_view text) = nullptr;
   // Bodies in which all members below the first level are asked for, one after the other.
   absl::Span<const char* const> probes = {};
+  // JSON schema of a body that is a form; null: it is none.
+  const char* form = nullptr;
 };
 
 absl::Span<const ApiPath> ApiPaths();

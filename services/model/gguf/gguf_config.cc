@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "services/model/gguf/gguf_rope.h"
+#include "services/model/gguf/gguf_architectures.h"
 
 namespace sluice {
 namespace {
@@ -19,7 +19,6 @@ namespace {
 using nlohmann::json;
 
 constexpr char kArchitectureKey[] = "general.architecture";
-constexpr char kEmbedding[] = "token_embd.weight";
 constexpr int64_t kControlToken = 3;  // a value of tokenizer.ggml.token_type
 
 // Tokens that end an answer, where a file's ids name only some of them.
@@ -27,157 +26,47 @@ constexpr const char* kEndTexts[] = {"<|eot_id|>",    "<|im_end|>",      "<|end|
                                      "<end_of_turn>", "<|end_of_text|>", "<|endoftext|>",
                                      "<|eom_id|>"};
 
-// Writes the fields of one config.json.
-class ConfigWriter {
- public:
-  ConfigWriter(GgufFields& fields, const std::string& architecture)
-      : fields_(fields), prefix_(architecture + ".") {}
-
-  json& config() { return config_; }
-  GgufFields& fields() { return fields_; }
-  bool HasTensor(std::string_view name) const { return fields_.view().FindTensor(name) != nullptr; }
-
-  std::optional<int64_t> Int(const char* key) { return fields_.Int(prefix_ + key); }
-
-  // These copy the value of a key, where there is one.
-  void CopyInt(const char* name, const char* key) { Set(name, Int(key)); }
-  void CopyNumber(const char* name, const char* key) { Set(name, fields_.Number(prefix_ + key)); }
-  void CopyBool(const char* name, const char* key) { Set(name, fields_.Bool(prefix_ + key)); }
-
-  // The rows of the embedding, which are as many as the model has ids.
-  void SetVocabSize() {
-    const GgufTensor* embedding = fields_.view().FindTensor(kEmbedding);
-    if (embedding == nullptr || embedding->shape.size() != 2) {
-      return fields_.Fail(absl::StrCat("tensor \"", kEmbedding, "\" is ",
-                                       embedding == nullptr ? "missing" : "no matrix",
-                                       "; accepted: a matrix with a row for each token"));
-    }
-    config_["vocab_size"] = embedding->shape[0];
-  }
-
-  void SetTied() { config_["tie_word_embeddings"] = !HasTensor("output.weight"); }
-
-  // Rotation: its base, how much of a head turns, and how positions are scaled.
-  void SetRope(const char* fraction_name) {
-    CopyNumber("rope_theta", "rope.freq_base");
-    const int64_t heads = std::max<int64_t>(Int("attention.head_count").value_or(1), 1);
-    const int64_t head_dim =
-        Int("attention.key_length").value_or(Int("embedding_length").value_or(0) / heads);
-    const int64_t dim = Int("rope.dimension_count").value_or(head_dim);
-    if (dim < 2 || dim > head_dim || head_dim > INT32_MAX) {
-      return fields_.Reject(prefix_ + "rope.dimension_count",
-                            absl::StrCat("2 to the size of a head, ", head_dim));
-    }
-    // Just above the fraction, so that its product is not rounded down to less.
-    if (dim < head_dim) {
-      config_[fraction_name] = (static_cast<double>(dim) + 0.25) / static_cast<double>(head_dim);
-    }
-    json scaling = GgufRopeScaling(fields_, {.prefix = prefix_,
-                                             .theta = config_.value("rope_theta", 1e4),
-                                             .dim = dim,
-                                             .max_positions = Int("context_length").value_or(0)});
-    if (!scaling.is_null()) config_["rope_scaling"] = std::move(scaling);
-  }
-
- private:
-  template <typename T>
-  void Set(const char* name, const std::optional<T>& value) {
-    if (value.has_value()) config_[name] = *value;
-  }
-
-  GgufFields& fields_;
-  const std::string prefix_;
-  json config_ = json::object();
-};
-
 // ---- Architectures ----
-
-// The sizes under the names that most families have.
-void WriteSizes(ConfigWriter& writer) {
-  writer.SetVocabSize();
-  writer.CopyInt("hidden_size", "embedding_length");
-  writer.CopyInt("intermediate_size", "feed_forward_length");
-  writer.CopyInt("num_hidden_layers", "block_count");
-  writer.CopyInt("num_attention_heads", "attention.head_count");
-  writer.CopyInt("num_key_value_heads", "attention.head_count_kv");
-  writer.CopyInt("head_dim", "attention.key_length");
-  writer.CopyInt("max_position_embeddings", "context_length");
-  writer.SetTied();
-}
-
-void WriteRotary(ConfigWriter& writer) {
-  WriteSizes(writer);
-  writer.CopyNumber("rms_norm_eps", "attention.layer_norm_rms_epsilon");
-  writer.SetRope("partial_rotary_factor");
-}
-
-void WriteBiases(ConfigWriter& writer) {
-  writer.config()["attention_bias"] = writer.HasTensor("blk.0.attn_q.bias");
-  writer.config()["mlp_bias"] = writer.HasTensor("blk.0.ffn_gate.bias");
-}
-
-// Llama's architecture is also that of Mistral, with a window, and of Mixtral.
-void WriteLlama(ConfigWriter& writer) {
-  WriteRotary(writer);
-  WriteBiases(writer);
-  if (const auto window = writer.Int("attention.sliding_window"); window.value_or(0) > 0) {
-    writer.config()["model_type"] = "mistral";
-    writer.config()["sliding_window"] = *window;
-  }
-  if (writer.Int("expert_count").value_or(0) > 0) {
-    writer.fields().Reject("llama.expert_count",
-                           "none: mixtures of experts (mixtral) are not read from GGUF files",
-                           absl::StatusCode::kUnimplemented);
-  }
-}
-
-void WriteSmolLm3(ConfigWriter& writer) {
-  WriteRotary(writer);
-  WriteBiases(writer);
-}
-
-void WriteQwen3(ConfigWriter& writer) {
-  WriteRotary(writer);
-  writer.config()["attention_bias"] = writer.HasTensor("blk.0.attn_q.bias");
-}
-
-void WritePhi3(ConfigWriter& writer) {
-  WriteRotary(writer);
-  if (const auto window = writer.Int("attention.sliding_window"); window.value_or(0) > 0) {
-    writer.config()["sliding_window"] = *window;
-  }
-}
-
-void WriteGpt2(ConfigWriter& writer) {
-  writer.SetVocabSize();
-  writer.CopyInt("n_embd", "embedding_length");
-  writer.CopyInt("n_inner", "feed_forward_length");
-  writer.CopyInt("n_layer", "block_count");
-  writer.CopyInt("n_head", "attention.head_count");
-  writer.CopyInt("n_positions", "context_length");
-  writer.CopyNumber("layer_norm_epsilon", "attention.layer_norm_epsilon");
-  writer.SetTied();
-}
-
-void WriteGptNeox(ConfigWriter& writer) {
-  WriteSizes(writer);
-  writer.CopyNumber("layer_norm_eps", "attention.layer_norm_epsilon");
-  writer.CopyBool("use_parallel_residual", "use_parallel_residual");
-  writer.config()["rotary_pct"] = 1.0;
-  writer.SetRope("rotary_pct");
-}
 
 struct Architecture {
   const char* name;        // the value of general.architecture
   const char* model_type;  // unless `write` sets another
-  void (*write)(ConfigWriter& writer);
+  WriteGgufArchitecture* write;
 };
 
 constexpr Architecture kArchitectures[] = {
-    {"llama", "llama", WriteLlama},  {"qwen2", "qwen2", WriteRotary},
-    {"qwen3", "qwen3", WriteQwen3},  {"smollm3", "smollm3", WriteSmolLm3},
-    {"gemma", "gemma", WriteRotary}, {"phi3", "phi3", WritePhi3},
-    {"gpt2", "gpt2", WriteGpt2},     {"gptneox", "gpt_neox", WriteGptNeox},
+    {"llama", "llama", WriteGgufLlama},
+    {"qwen2", "qwen2", WriteGgufRotary},
+    {"qwen3", "qwen3", WriteGgufQwen3},
+    {"smollm3", "smollm3", WriteGgufSmolLm3},
+    {"gemma", "gemma", WriteGgufRotary},
+    {"phi3", "phi3", WriteGgufPhi3},
+    {"gpt2", "gpt2", WriteGgufGpt2},
+    {"gptneox", "gpt_neox", WriteGgufGptNeox},
+    {"qwen2moe", "qwen2_moe", WriteGgufQwen2Moe},
+    {"qwen3moe", "qwen3_moe", WriteGgufQwen3Moe},
+    {"olmoe", "olmoe", WriteGgufOlmoe},
+    {"gpt-oss", "gpt_oss", WriteGgufGptOss},
+    {"glm4moe", "glm4_moe", WriteGgufGlm4Moe},
+    {"deepseek2", "deepseek_v3", WriteGgufDeepSeek2},
+    {"ernie4_5-moe", "ernie4_5_moe", WriteGgufErnieMoe},
+    {"llama4", "llama4_text", WriteGgufLlama4},
+    {"granitemoe", "granitemoe", WriteGgufGraniteMoe},
+    {"gemma2", "gemma2", WriteGgufGemma2},
+    {"gemma3", "gemma3_text", WriteGgufGemma3},
+    {"granite", "granite", WriteGgufGranite},
+    {"minicpm", "minicpm", WriteGgufMiniCpm},
+    {"olmo2", "olmo2", WriteGgufOlmo2},
+    {"command-r", "cohere", WriteGgufCohere},
+    {"cohere2", "cohere2", WriteGgufCohere},
+    {"starcoder2", "starcoder2", WriteGgufStarCoder2},
+    {"stablelm", "stablelm", WriteGgufStableLm},
+    {"chatglm", "glm", WriteGgufGlm},
+    {"glm4", "glm4", WriteGgufGlm},
+    {"ernie4_5", "ernie4_5", WriteGgufErnie},
+    {"internlm2", "internlm2", WriteGgufInternLm2},
+    {"phi2", "phi", WriteGgufPhi2},
+    {"mistral3", "ministral3", WriteGgufMistral3},
 };
 
 const Architecture* FindArchitecture(GgufFields& fields) {
@@ -243,7 +132,7 @@ absl::StatusOr<GgufConfig> MakeGgufConfig(const GgufView& view) {
   GgufFields fields(view);
   const Architecture* architecture = FindArchitecture(fields);
   if (architecture == nullptr) return fields.status();
-  ConfigWriter writer(fields, architecture->name);
+  GgufConfigWriter writer(fields, architecture->name);
   writer.config()["model_type"] = architecture->model_type;
   architecture->write(writer);
   WriteTokenIds(fields, writer.config());

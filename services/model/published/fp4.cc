@@ -1,5 +1,7 @@
 #include "services/model/published/fp4.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -17,12 +19,32 @@ constexpr float kFp4Numbers[16] = {0,     0.5f,  1,  1.5f,  2,  3,  4,  6,
                                    -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
 // Twice the magnitude of the largest, which makes numbers unsigned: number = (q - kFp4Zero) / 2.
 constexpr int kFp4Zero = 12;
+// By the code: q.
+constexpr auto kFp4Unsigned = [] {
+  std::array<std::byte, 16> unsigned_numbers{};
+  for (int code = 0; code < 16; ++code) {
+    unsigned_numbers[code] =
+        static_cast<std::byte>(kFp4Zero + static_cast<int>(2 * kFp4Numbers[code]));
+  }
+  return unsigned_numbers;
+}();
 
 class Fp4Matrix : public PublishedMatrix {
  public:
   absl::Status Read(const MatrixPart& part, absl::Span<float> out) const final;
   absl::Status ReadRows(const MatrixPart& part, WeightFormat format,
                         absl::Span<std::byte> out) const final;
+  // Whole rows of codes and scales.
+  std::vector<absl::Span<const std::byte>> BytesOf(const MatrixPart& part) const final {
+    if (part.rows == 0) return {};
+    const int64_t rows = (part.rows - 1) * part.row_step + 1;
+    const auto of_rows = [&](absl::Span<const std::byte> all, int64_t row_bytes) {
+      return all.subspan(part.first_row * row_bytes, rows * row_bytes);
+    };
+    return {of_rows(tensors()[0].bytes, columns_ / 2),
+            of_rows(tensors()[1].bytes, columns_ / group_)};
+  }
+
   // Twice a number is a whole one of five bits.
   bool IsReadableAs(WeightFormat format) const final {
     const WeightFormatTraits& traits = TraitsOf(format);
@@ -54,7 +76,8 @@ class Fp4Matrix : public PublishedMatrix {
 
 absl::Status Fp4Matrix::Read(const MatrixPart& part, absl::Span<float> out) const {
   float* to = out.data();
-  for (int64_t row = part.first_row; row < part.first_row + part.rows; ++row) {
+  for (int64_t r = 0; r < part.rows; ++r) {
+    const int64_t row = part.first_row + r * part.row_step;
     const int64_t end = part.first_column + part.columns;
     for (int64_t column = part.first_column; column < end;) {
       const int64_t count = std::min(group_ - column % group_, end - column);
@@ -77,7 +100,8 @@ absl::Status Fp4Matrix::ReadRows(const MatrixPart& part, WeightFormat format,
   SLUICE_CHECK(IsReadableAs(format));
   const int64_t group = TraitsOf(format).group;
   std::byte* to = out.data();
-  for (int64_t row = part.first_row; row < part.first_row + part.rows; ++row) {
+  for (int64_t r = 0; r < part.rows; ++r) {
+    const int64_t row = part.first_row + r * part.row_step;
     for (int64_t i = 0; i < part.columns; i += group) {
       const int64_t column = part.first_column + i;
       const auto scale = CheckedScale(row, column);
@@ -86,9 +110,9 @@ absl::Status Fp4Matrix::ReadRows(const MatrixPart& part, WeightFormat format,
       std::memcpy(to, &word, sizeof(word));
       to += sizeof(word);
       const std::byte* codes = CodesOf(row, column);
-      for (int64_t k = 0; k < group; ++k) {
-        const auto code = static_cast<int>(codes[k / 2]) >> (k % 2 * 4) & 15;
-        *to++ = static_cast<std::byte>(kFp4Zero + static_cast<int>(2 * kFp4Numbers[code]));
+      for (int64_t k = 0; k < group; k += 2, ++codes) {
+        *to++ = kFp4Unsigned[static_cast<int>(*codes & std::byte{15})];
+        *to++ = kFp4Unsigned[static_cast<int>(*codes >> 4)];
       }
     }
   }
@@ -166,6 +190,23 @@ absl::StatusOr<std::unique_ptr<PublishedMatrix>> OpenMxFp4(const PackedFiles& fi
   if (!whole.ok()) return whole;
   const auto scales =
       files.Find(stem + ".weight_scale", {"U8", "F8_E8M0"}, {{rows, columns / kMxFp4Group}});
+  if (!scales.ok()) return scales.status();
+  return std::make_unique<MxFp4Matrix>(std::vector{*codes, *scales}, columns);
+}
+
+absl::StatusOr<std::unique_ptr<PublishedMatrix>> OpenMxFp4Stack(const PackedFiles& files,
+                                                                const std::string& name,
+                                                                int64_t rows, int64_t columns,
+                                                                int64_t matrices) {
+  SLUICE_CHECK(matrices >= 1 && rows % matrices == 0);
+  const int64_t of_one = rows / matrices, groups = columns / kMxFp4Group;
+  const auto codes =
+      files.Find(name + kFp4BlocksSuffix, {"U8"}, {{matrices, of_one, groups, kMxFp4Group / 2}});
+  if (!codes.ok()) return codes.status();
+  absl::Status whole = CheckWholeGroups(*codes, columns, kMxFp4Group);
+  if (!whole.ok()) return whole;
+  const auto scales =
+      files.Find(name + kFp4ScalesSuffix, {"U8", "F8_E8M0"}, {{matrices, of_one, groups}});
   if (!scales.ok()) return scales.status();
   return std::make_unique<MxFp4Matrix>(std::vector{*codes, *scales}, columns);
 }

@@ -17,10 +17,15 @@ std::string StemOf(const std::string& name) {
   return std::string(absl::StripSuffix(name, ".weight"));
 }
 
+bool IsInMxFp4Stack(const PackedFiles& files, const std::string& name) {
+  return files.Has(name + kFp4BlocksSuffix);
+}
+
 // The tensor without which nothing is stored in the layout; empty: other code reads it.
 std::string TensorThatTells(const std::string& name, PublishedLayout layout) {
   switch (layout) {
     case PublishedLayout::kFp8:
+    case PublishedLayout::kGguf:
       return "";
     case PublishedLayout::kAwq:
     case PublishedLayout::kGptq:
@@ -52,6 +57,12 @@ absl::Status PublishedMatrix::ReadRows(const MatrixPart&, WeightFormat,
   return absl::OkStatus();
 }
 
+std::vector<absl::Span<const std::byte>> PublishedMatrix::BytesOf(const MatrixPart&) const {
+  std::vector<absl::Span<const std::byte>> bytes;
+  for (const PackedTensor& tensor : tensors_) bytes.push_back(tensor.bytes);
+  return bytes;
+}
+
 uint64_t PublishedMatrix::num_bytes() const {
   uint64_t bytes = 0;
   for (const PackedTensor& tensor : tensors_) bytes += tensor.bytes.size();
@@ -60,13 +71,14 @@ uint64_t PublishedMatrix::num_bytes() const {
 
 bool PublishedMatrix::IsIn(const PackedFiles& files, const std::string& name,
                            const PublishedScheme& scheme) {
+  if (scheme.layout == PublishedLayout::kMxFp4 && IsInMxFp4Stack(files, name)) return true;
   const std::string tensor = TensorThatTells(name, scheme.layout);
   return !tensor.empty() && files.Has(tensor);
 }
 
 absl::StatusOr<std::unique_ptr<PublishedMatrix>> PublishedMatrix::Open(
     const PackedFiles& files, const std::string& name, int64_t rows, int64_t columns,
-    const PublishedScheme& scheme) {
+    const PublishedScheme& scheme, int64_t matrices) {
   const std::string stem = StemOf(name);
   PublishedScheme of = scheme;
   if (of.group_size == 0) of.group_size = columns;
@@ -84,10 +96,12 @@ absl::StatusOr<std::unique_ptr<PublishedMatrix>> PublishedMatrix::Open(
     case PublishedLayout::kNvFp4:
       return OpenNvFp4(files, stem, rows, columns);
     case PublishedLayout::kMxFp4:
+      if (IsInMxFp4Stack(files, name)) return OpenMxFp4Stack(files, name, rows, columns, matrices);
       return OpenMxFp4(files, stem, rows, columns);
     case PublishedLayout::kBitsAndBytes:
       return OpenBitsAndBytes(files, name, rows, columns);
     case PublishedLayout::kFp8:
+    case PublishedLayout::kGguf:
       break;
   }
   SLUICE_CHECK(false);  // IsIn() says so

@@ -17,12 +17,13 @@
 
 namespace sluice {
 
-// A rectangle of a matrix [outputs, inputs].
+// A rectangle of a matrix [outputs, inputs], or of every row_step-th row of one.
 struct MatrixPart {
   int64_t first_row = 0;
   int64_t rows = 0;
   int64_t first_column = 0;
   int64_t columns = 0;
+  int64_t row_step = 1;  // above 1 of matrices that are stacked alone
 };
 
 class PublishedMatrix {
@@ -33,11 +34,13 @@ class PublishedMatrix {
                    const PublishedScheme& scheme);
 
   // The matrix [rows, columns], with all that is stored of it checked but for what Read checks.
+  // `matrices`: how many equal ones it is, one below the other, where the files stack them; else 0.
   // NOT_FOUND or INVALID_ARGUMENT with file, tensor and what is accepted. REQUIRES: IsIn().
   static absl::StatusOr<std::unique_ptr<PublishedMatrix>> Open(const PackedFiles& files,
                                                                const std::string& name,
                                                                int64_t rows, int64_t columns,
-                                                               const PublishedScheme& scheme);
+                                                               const PublishedScheme& scheme,
+                                                               int64_t matrices = 0);
   virtual ~PublishedMatrix() = default;
 
   // Writes the weights of a part, rows one after another. INVALID_ARGUMENT where a scale is not
@@ -54,9 +57,11 @@ class PublishedMatrix {
   // Whether each input's weights of all outputs are neighbours, so that reading a few rows at a
   // time is slow.
   virtual bool IsStoredByInput() const { return false; }
-  // All of the stored tensors, and the bytes of them that a part takes.
+  // All of the stored tensors, and their bytes.
   const std::vector<PackedTensor>& tensors() const { return tensors_; }
   uint64_t num_bytes() const;
+  // The bytes that reading a part touches, as runs: all of them, unless a layout knows better.
+  virtual std::vector<absl::Span<const std::byte>> BytesOf(const MatrixPart& part) const;
 
  protected:
   explicit PublishedMatrix(std::vector<PackedTensor> tensors) : tensors_(std::move(tensors)) {}

@@ -14,8 +14,9 @@ enum class PublishedLayout : uint8_t {
   kPackedInt,     // packed_int.h: compressed-tensors "pack-quantized"
   kPlainInt,      // plain_int.h: compressed-tensors "int-quantized"
   kNvFp4,         // fp4.h: compressed-tensors "nvfp4-pack-quantized"
-  kMxFp4,         // fp4.h: compressed-tensors "mxfp4-pack-quantized"
+  kMxFp4,         // fp4.h: compressed-tensors "mxfp4-pack-quantized", and gpt-oss' experts
   kBitsAndBytes,  // bits_and_bytes.h: four bits
+  kGguf,  // services/model/gguf_matrix.h: blocks of GGUF files, each tensor in its own format
 };
 
 struct PublishedScheme {

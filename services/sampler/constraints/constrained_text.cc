@@ -48,8 +48,13 @@ ConstrainedText::ConstrainedText(ConstraintStore& store, const v1::Constraint& c
     : exchange_(std::make_shared<MaskExchange>()), wait_(std::make_unique<Wait>()) {
   wait_->store = &store;
   wait_->exchange = exchange_;
-  wait_->ticket =
-      store.Need(constraint, owner, [exchange = exchange_](const ConstraintStore::Result& result) {
+  wait_->ticket = store.Need(
+      constraint, owner,
+      [exchange = exchange_](const ConstraintStore::Result& result, absl::Duration work) {
+        {
+          const std::lock_guard lock(exchange->mutex);
+          exchange->work += work;
+        }
         SetConstraint(exchange, result);
       });
 }

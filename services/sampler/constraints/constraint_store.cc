@@ -56,7 +56,9 @@ ConstraintStore::~ConstraintStore() {
     }
   }
   work_.reset();
-  for (const Callback& callback : callbacks) callback(absl::CancelledError("shutting down"));
+  for (const Callback& callback : callbacks) {
+    callback(absl::CancelledError("shutting down"), absl::ZeroDuration());
+  }
 }
 
 bool ConstraintStore::has_vocabulary() const {
@@ -85,18 +87,20 @@ size_t ConstraintStore::size() const {
 // ---- Asking ----
 
 ConstraintStore::Ticket ConstraintStore::Prepare(const v1::Constraint& constraint,
-                                                 const WorkOwner& owner, Callback callback) {
-  return Ask(constraint, owner, /*needs_room=*/true, std::move(callback));
+                                                 const WorkOwner& owner, Callback callback,
+                                                 absl::Duration max_work) {
+  return Ask(constraint, owner, /*needs_room=*/true,
+             {.callback = std::move(callback), .max_work = max_work});
 }
 
 ConstraintStore::Ticket ConstraintStore::Need(const v1::Constraint& constraint,
                                               const WorkOwner& owner, Callback callback) {
-  return Ask(constraint, owner, /*needs_room=*/false, std::move(callback));
+  return Ask(constraint, owner, /*needs_room=*/false, {.callback = std::move(callback)});
 }
 
 ConstraintStore::Ticket ConstraintStore::Ask(const v1::Constraint& constraint,
                                              const WorkOwner& owner, bool needs_room,
-                                             Callback callback) {
+                                             Waiter waiter) {
   std::optional<Result> known;
   Ticket ticket = 0;
   {
@@ -116,13 +120,13 @@ ConstraintStore::Ticket ConstraintStore::Ask(const v1::Constraint& constraint,
       }
     }
     if (entry != nullptr) known = entry->result;
-    ticket = ++last_ticket_;
+    ticket = waiter.ticket = ++last_ticket_;
     if (!known.has_value()) {
-      entry->waiters.push_back({.ticket = ticket, .callback = std::move(callback)});
+      entry->waiters.push_back(std::move(waiter));
       return ticket;
     }
   }
-  callback(*known);
+  waiter.callback(*known, absl::ZeroDuration());
   return ticket;
 }
 
@@ -132,7 +136,7 @@ void ConstraintStore::Leave(Ticket ticket) {
     absl::MutexLock lock(&mutex_);
     callback = TakeWaiter(ticket);
   }
-  if (callback != nullptr) callback(absl::CancelledError("the caller left"));
+  if (callback != nullptr) callback(absl::CancelledError("the caller left"), absl::ZeroDuration());
 }
 
 ConstraintStore::Callback ConstraintStore::TakeWaiter(Ticket ticket) {
@@ -236,8 +240,9 @@ void ConstraintStore::MakeVocabulary(v1::ConstraintVocabulary told) {
 }
 
 void ConstraintStore::CompileEntry(Entry& entry, FairWork::Slice& slice) {
+  bool over_budget = false;
   Result result = entry.stop.stop_requested() ? Result(absl::CancelledError("nobody waits for it"))
-                                              : Compile(entry, slice);
+                                              : Compile(entry, slice, over_budget);
   std::vector<Waiter> waiters;
   {
     absl::MutexLock lock(&mutex_);
@@ -245,15 +250,32 @@ void ConstraintStore::CompileEntry(Entry& entry, FairWork::Slice& slice) {
       dropped_.remove_if([&entry](const Entry& dropped) { return &dropped == &entry; });
       return;
     }
-    entry.result = result;
     waiters = std::exchange(entry.waiters, {});
-    entry.constraint.clear();  // the key has it
-    ForgetUnused();            // not this one, which `result` uses
+    if (over_budget) {  // the next may let it take more
+      const auto known = by_key_.find(entry.key);
+      entries_.erase(known->second);
+      by_key_.erase(known);
+    } else {
+      entry.result = result;
+      entry.constraint.clear();  // the key has it
+      ForgetUnused();            // not this one, which `result` uses
+    }
   }
-  for (const Waiter& waiter : waiters) waiter.callback(result);
+  absl::Duration work = slice.used();
+  for (const Waiter& waiter : waiters) {
+    waiter.callback(result, std::exchange(work, absl::ZeroDuration()));
+  }
 }
 
-ConstraintStore::Result ConstraintStore::Compile(const Entry& entry, FairWork::Slice& slice) {
+absl::Duration ConstraintStore::BudgetOf(const Entry& entry) {
+  absl::MutexLock lock(&mutex_);
+  absl::Duration most;
+  for (const Waiter& waiter : entry.waiters) most = std::max(most, waiter.max_work);
+  return most;
+}
+
+ConstraintStore::Result ConstraintStore::Compile(const Entry& entry, FairWork::Slice& slice,
+                                                 bool& over_budget) {
   absl::StatusOr<std::shared_ptr<const TokenVocabulary>> vocabulary =
       absl::FailedPreconditionError("it is not known what tokens stand for");
   {
@@ -265,12 +287,23 @@ ConstraintStore::Result ConstraintStore::Compile(const Entry& entry, FairWork::S
   if (!constraint.ParseFromString(entry.constraint)) {
     return absl::InternalError("a constraint can't be parsed");
   }
+  std::stop_source stop;
+  absl::Duration budget = BudgetOf(entry);
+  const auto checkpoint = [&] {
+    slice.Continue();
+    const absl::Duration used = slice.used();
+    // Callers that have come meanwhile may let it take more.
+    if (used > budget) budget = BudgetOf(entry);
+    over_budget = used > budget;
+    if (over_budget || entry.stop.stop_requested()) stop.request_stop();
+  };
   absl::StatusOr<std::unique_ptr<Grammar>> grammar =
-      CompileConstraint(constraint, entry.stop.get_token(), [&slice] { slice.Continue(); });
+      CompileConstraint(constraint, stop.get_token(), checkpoint);
+  if (over_budget) return TooMuchWork(slice.used(), budget);
   if (!grammar.ok()) return grammar.status();
   return std::make_shared<MaskQueue>(
       Constraint::Create(*std::move(grammar), *std::move(vocabulary), options_.limits), &*work_,
-      entry.owner, slice.used());
+      entry.owner);
 }
 
 }  // namespace sluice

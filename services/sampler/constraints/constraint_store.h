@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "services/constraint/engine/matcher.h"
 #include "services/constraint/engine/token_vocabulary.h"
 #include "services/sampler/constraints/mask_queue.h"
@@ -29,7 +30,8 @@ namespace sluice {
 class ConstraintStore {
  public:
   using Result = absl::StatusOr<std::shared_ptr<MaskQueue>>;
-  using Callback = std::function<void(const Result&)>;
+  // `work` is what compiling has taken of the processor, where it was done for this caller first.
+  using Callback = std::function<void(const Result&, absl::Duration work)>;
 
   struct Options {
     // What all constraints may take; those that no text uses are forgotten beyond it, the one that
@@ -63,8 +65,10 @@ class ConstraintStore {
   using Ticket = uint64_t;
   // Calls back once the constraint is compiled or refused, with a status of constraint.proto:
   // at once where that is known, else from another thread. RESOURCE_EXHAUSTED where too many of the
-  // owner's wait or what texts use takes too much.
-  Ticket Prepare(const v1::Constraint& constraint, const WorkOwner& owner, Callback callback);
+  // owner's wait or what texts use takes too much, or compiling takes more than `max_work` of the
+  // processor; where others wait for it, it goes on for them.
+  Ticket Prepare(const v1::Constraint& constraint, const WorkOwner& owner, Callback callback,
+                 absl::Duration max_work = absl::InfiniteDuration());
   // The same for a sequence that is under way: it is not refused for lack of room.
   Ticket Need(const v1::Constraint& constraint, const WorkOwner& owner, Callback callback);
   // Calls back with CANCELLED, unless the constraint is known; what no caller waits for is not
@@ -78,6 +82,7 @@ class ConstraintStore {
   struct Waiter {
     Ticket ticket = 0;
     Callback callback;
+    absl::Duration max_work = absl::InfiniteDuration();
   };
   struct Entry {
     std::string key;
@@ -91,7 +96,7 @@ class ConstraintStore {
   using Entries = std::list<Entry>;
 
   Ticket Ask(const v1::Constraint& constraint, const WorkOwner& owner, bool needs_room,
-             Callback callback);
+             Waiter waiter);
   // The entry of a constraint, now the last asked for; null: there is none.
   Entry* Find(const std::string& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Adds one, and a job that compiles it once the vocabulary is known. An error: there is no room.
@@ -109,7 +114,9 @@ class ConstraintStore {
   void MakeVocabulary(v1::ConstraintVocabulary told);
   // The job of an entry, which stays where it is until this is done.
   void CompileEntry(Entry& entry, FairWork::Slice& slice);
-  Result Compile(const Entry& entry, FairWork::Slice& slice);
+  // Sets `over_budget` where it took more than every caller that waits lets it take.
+  Result Compile(const Entry& entry, FairWork::Slice& slice, bool& over_budget);
+  absl::Duration BudgetOf(const Entry& entry);
 
   const int64_t vocabulary_size_;
   const Options options_;

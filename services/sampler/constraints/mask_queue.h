@@ -63,23 +63,14 @@ struct MaskExchange {
 
 class MaskQueue : public std::enable_shared_from_this<MaskQueue> {
  public:
-  // `work` is borrowed. Compiling took `compile_time` of the processor.
-  MaskQueue(std::shared_ptr<Constraint> constraint, FairWork* work, WorkOwner owner,
-            absl::Duration compile_time)
-      : constraint_(std::move(constraint)),
-        work_(work),
-        owner_(std::move(owner)),
-        compile_time_(compile_time) {}
+  // `work` is borrowed.
+  MaskQueue(std::shared_ptr<Constraint> constraint, FairWork* work, WorkOwner owner)
+      : constraint_(std::move(constraint)), work_(work), owner_(std::move(owner)) {}
 
   // Has the exchange's question answered.
   void Add(std::shared_ptr<MaskExchange> exchange);
 
   size_t memory() const { return constraint_->memory(); }
-  // What compiling took of the processor; nothing for all but the first who asks.
-  absl::Duration TakeCompileTime() {
-    absl::MutexLock lock(&mutex_);
-    return std::exchange(compile_time_, absl::ZeroDuration());
-  }
   Constraint& constraint() { return *constraint_; }
 
  private:
@@ -93,7 +84,6 @@ class MaskQueue : public std::enable_shared_from_this<MaskQueue> {
   FairWork* const work_;
   const WorkOwner owner_;
   absl::Mutex mutex_;
-  absl::Duration compile_time_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::shared_ptr<MaskExchange>> waiting_ ABSL_GUARDED_BY(mutex_);
   bool is_working_ ABSL_GUARDED_BY(mutex_) = false;  // a job is under way or waits
 };

@@ -42,6 +42,20 @@ constexpr char kDeepSeekCoder[] = R"({"type": "Sequence", "pretokenizers": [
     {"type": "Digits", "individual_digits": true},
     {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}]})";
 
+// Of DeepSeek LLM and V2: words of letters that have a case, punctuation, CJK, single digits.
+constexpr char kDeepSeekLlm[] = R"({"type": "Sequence", "pretokenizers": [
+    {"type": "Split", "pattern": {"Regex": "[\r\n]"}, "behavior": "Isolated", "invert": false},
+    {"type": "Split", "pattern": {"Regex": "\\s?[\\p{Lu}\\p{Ll}\\p{Lt}]+"}, "behavior": "Isolated",
+     "invert": false},
+    {"type": "Split", "pattern":
+     {"Regex": "\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+"},
+     "behavior": "Isolated", "invert": false},
+    {"type": "Split", "pattern": {"Regex": "\\s+$"}, "behavior": "Isolated", "invert": false},
+    {"type": "Split", "pattern": {"Regex": "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"},
+     "behavior": "Isolated", "invert": false},
+    {"type": "Digits", "individual_digits": true},
+    {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}]})";
+
 constexpr GgufPreTokenizer kPreTokenizers[] = {
     {.names = "gpt-2 phi-2 mpt jais", .pre_tokenizer = kGpt2, .pattern = ""},
     {.names = "olmo", .pre_tokenizer = kGpt2, .pattern = "", .composes = true},
@@ -53,7 +67,7 @@ constexpr GgufPreTokenizer kPreTokenizers[] = {
      .pattern = kCl100kPattern,
      .keeps_whole_tokens = true,
      .adds_bos = true},
-    {.names = "smaug-bpe dbrx chatglm-bpe",
+    {.names = "smaug-bpe dbrx chatglm-bpe glm4",
      .pre_tokenizer = kByRegex,
      .pattern = kCl100kPattern,
      .keeps_whole_tokens = true},
@@ -70,6 +84,7 @@ constexpr GgufPreTokenizer kPreTokenizers[] = {
      .pattern = kTekkenPattern,
      .keeps_whole_tokens = true,
      .adds_bos = true},
+    {.names = "deepseek-llm", .pre_tokenizer = kDeepSeekLlm, .pattern = ""},
     {.names = "deepseek-coder", .pre_tokenizer = kDeepSeekCoder, .pattern = ""},
     {.names = "deepseek-v3", .pre_tokenizer = kDeepSeekV3, .pattern = kDeepSeekV3Pattern},
 };

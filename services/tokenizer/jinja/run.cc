@@ -57,7 +57,10 @@ bool Run::Step(int64_t steps) {
   steps_ += steps;
   if (steps_ >= next_checkpoint_) {
     next_checkpoint_ = steps_ + kCheckpointSteps;
-    if (checkpoint_ != nullptr) (*checkpoint_)();
+    if (checkpoint_ != nullptr && !(*checkpoint_)()) {
+      Fail(Error::Kind::kLimit, "the rendering was ended at a checkpoint");
+      return false;
+    }
   }
   if (steps_ <= limits_.max_steps) return true;
   Fail(Error::Kind::kLimit,

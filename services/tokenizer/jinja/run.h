@@ -25,7 +25,7 @@ struct Scope;
 class Run {
  public:
   // `checkpoint` as Context's.
-  Run(const Limits& limits, const LocalTime& now, const std::function<void()>* checkpoint = nullptr)
+  Run(const Limits& limits, const LocalTime& now, const std::function<bool()>* checkpoint = nullptr)
       : limits_(limits), now_(now), checkpoint_(checkpoint), stack_(limits.max_stack_bytes) {}
   Run(const Run&) = delete;
   ~Run();
@@ -102,7 +102,7 @@ class Run {
 
   const Limits& limits_;
   const LocalTime& now_;
-  const std::function<void()>* const checkpoint_;
+  const std::function<bool()>* const checkpoint_;
   const StackGuard stack_;
   Meter meter_;  // before what is charged to it
   std::vector<std::shared_ptr<Native>> kept_natives_;

@@ -34,9 +34,9 @@ struct Context {
   TrustedMember trusted_member;
   // What strftime_now shows.
   LocalTime now;
-  // Called every few hundred microseconds, so that others are served meanwhile; borrowed, null for
-  // none.
-  const std::function<void()>* checkpoint = nullptr;
+  // Called every few hundred microseconds, so that others are served meanwhile. Where it returns
+  // false the rendering ends with an error. Borrowed, null for none.
+  const std::function<bool()>* checkpoint = nullptr;
 };
 
 class Template {

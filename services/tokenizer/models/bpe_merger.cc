@@ -41,9 +41,10 @@ void BpeMerger::MergeByScanning(const MergeTable& table, std::vector<BpeSymbol>*
 void BpeMerger::MergeByQueue(const MergeTable& table, std::vector<BpeSymbol>* symbols,
                              ModelScratch* scratch) {
   std::vector<BpeSymbol>& word = *symbols;
+  const auto passes = [scratch] { return scratch == nullptr || scratch->Pass(1); };
   Link(table, word, scratch);
   while (!queue_.empty()) {
-    if (scratch != nullptr) scratch->Checkpoint(1);
+    if (!passes()) return;
     const RankQueue::Place first = queue_.Pop();
     if (word[first.at].id == kNoToken) continue;  // merged away
     const uint32_t right = links_[first.at].next;
@@ -69,7 +70,7 @@ void BpeMerger::Link(const MergeTable& table, absl::Span<const BpeSymbol> symbol
   for (uint32_t i = 0; i < size; ++i)
     links_[i] = {i > 0 ? i - 1 : kNone, i + 1 < size ? i + 1 : kNone};
   for (uint32_t i = 0; i + 1 < size; ++i) {
-    if (scratch != nullptr) scratch->Checkpoint(1);
+    if (scratch != nullptr && !scratch->Pass(1)) return;
     Offer(table, symbols, i);
   }
 }

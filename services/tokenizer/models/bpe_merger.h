@@ -22,7 +22,7 @@ struct BpeSymbol {
 
 class BpeMerger {
  public:
-  // Merges `symbols` in place. Long words pass the checkpoints of `scratch`, where that is not null.
+  // Merges `symbols` in place. Long words keep the pace of `scratch`, where that is not null.
   void Merge(const MergeTable& table, std::vector<BpeSymbol>* symbols,
              ModelScratch* scratch = nullptr);
 

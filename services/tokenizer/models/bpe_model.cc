@@ -72,7 +72,7 @@ void BpeModel::Tokenize(const Piece& piece, ModelScratch& model_scratch, Encodin
 }
 
 void BpeModel::TokenizeWord(const Piece& piece, Scratch& scratch, Encoding* out) const {
-  scratch.Checkpoint(piece.text.size());
+  if (!scratch.Pass(piece.text.size())) return;
   const bool wants_offsets = piece.map != nullptr;
   if (!wants_offsets) {
     const absl::Span<const TokenId> known = scratch.cache.Get(piece.text);
@@ -85,6 +85,7 @@ void BpeModel::TokenizeWord(const Piece& piece, Scratch& scratch, Encoding* out)
   const size_t num_before = out->ids.size();
   size_t begin = 0;
   for (const BpeSymbol& symbol : scratch.symbols) {
+    if (!scratch.Pass(1)) break;
     out->ids.push_back(symbol.id);
     // The bytes of a spelling may be more than those of the piece.
     const size_t end = std::min(piece.text.size(), begin + symbol.num_bytes);
@@ -96,7 +97,7 @@ void BpeModel::TokenizeWord(const Piece& piece, Scratch& scratch, Encoding* out)
     }
     begin = end;
   }
-  if (!wants_offsets) {
+  if (!wants_offsets && scratch.Pass(0)) {
     scratch.cache.Put(piece.text, absl::MakeConstSpan(out->ids).subspan(num_before));
   }
   if (piece.text.size() > kMaxKeptSymbols) {
@@ -116,6 +117,7 @@ void BpeModel::Encode(const Piece& piece, Scratch& scratch) const {
   }
   if (has_affixes_) return EncodeAffixed(piece, scratch);
   for (size_t at = 0; at < piece.text.size();) {
+    if (!scratch.Pass(1)) return;
     if (piece.byte_level) {
       const auto byte = static_cast<uint8_t>(piece.text[at]);
       if (alphabet_[byte] != kNoToken && !scratch.unknown.has_value()) {
@@ -139,6 +141,7 @@ void BpeModel::Encode(const Piece& piece, Scratch& scratch) const {
 
 void BpeModel::EncodeAffixed(const Piece& piece, Scratch& scratch) const {
   for (size_t at = 0; at < piece.text.size();) {
+    if (!scratch.Pass(1)) return;
     const uint32_t length = piece.byte_level ? 1 : ReadUtf8(piece.text, at).length;
     const std::string_view text = piece.text.substr(at, length);
     std::string& spelling = scratch.spelling;

@@ -3,11 +3,11 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <memory>
 
 #include "absl/status/status.h"
 #include "services/tokenizer/pre_tokenizers/pre_tokenizer.h"
+#include "services/tokenizer/text/pace.h"
 #include "services/tokenizer/text/token.h"
 
 namespace sluice {
@@ -17,21 +17,14 @@ class ModelScratch {
  public:
   virtual ~ModelScratch() = default;
 
-  // Has `checkpoint`, which is borrowed, called every few hundred microseconds of work from now on;
-  // null: nothing is called. It may take its time, so that others are served meanwhile.
-  void set_checkpoint(const std::function<void()>* checkpoint) { checkpoint_ = checkpoint; }
-  // So many bytes or symbols have been worked on.
-  void Checkpoint(size_t work) {
-    if (checkpoint_ == nullptr || (since_checkpoint_ += work) < kCheckpointWork) return;
-    since_checkpoint_ = 0;
-    (*checkpoint_)();
-  }
+  // The pace of the work from now on, which is borrowed; null: it goes on to its end.
+  void set_pace(Pace* pace) { pace_ = pace; }
+  // So many bytes or symbols have been worked on. False: the work ends, and what has been made of the
+  // piece is of no use.
+  bool Pass(size_t work) { return Passes(pace_, work); }
 
  private:
-  static constexpr size_t kCheckpointWork = 4096;
-
-  const std::function<void()>* checkpoint_ = nullptr;
-  size_t since_checkpoint_ = 0;
+  Pace* pace_ = nullptr;
 };
 
 class Model {
@@ -40,8 +33,8 @@ class Model {
 
   virtual std::unique_ptr<ModelScratch> NewScratch() const = 0;
 
-  // Appends the tokens of `piece` to `out`, with their offsets where piece.map is set. `scratch` is
-  // from NewScratch. Every piece that one scratch sees has the same value of byte_level.
+  // Appends the tokens of `piece` to `out`, with their offsets where piece.map is set; any tokens
+  // where the pace of `scratch` stops. `scratch` is from NewScratch. Every piece that one scratch sees has the same value of byte_level.
   virtual void Tokenize(const Piece& piece, ModelScratch& scratch, Encoding* out) const = 0;
 };
 

@@ -82,11 +82,12 @@ void UnigramModel::Tokenize(const Piece& piece, ModelScratch& model_scratch, Enc
     TokenizeText(spelled, scratch, out);
     return absl::OkStatus();
   });
-  if (is_cached) scratch.cache.Put(piece.text, absl::MakeConstSpan(out->ids).subspan(num_before));
+  if (is_cached && scratch.Pass(0))
+    scratch.cache.Put(piece.text, absl::MakeConstSpan(out->ids).subspan(num_before));
 }
 
 void UnigramModel::TokenizeText(const Piece& piece, Scratch& scratch, Encoding* out) const {
-  FindBestPath(piece.text, scratch);
+  if (!FindBestPath(piece.text, scratch)) return;
   std::vector<ByteRange>& path = scratch.path;
   path.clear();
   bool after_unknown = false;
@@ -102,8 +103,7 @@ void UnigramModel::TokenizeText(const Piece& piece, Scratch& scratch, Encoding* 
     after_unknown = is_unknown;
     end = step.begin;
   }
-  for (auto part = path.rbegin(); part != path.rend(); ++part) {
-    scratch.Checkpoint(1);
+  for (auto part = path.rbegin(); part != path.rend() && scratch.Pass(1); ++part) {
     Append(piece, part->begin, part->end, out);
   }
   if (piece.text.size() > kMaxKeptBytes) {
@@ -112,9 +112,16 @@ void UnigramModel::TokenizeText(const Piece& piece, Scratch& scratch, Encoding* 
   }
 }
 
-void UnigramModel::FindBestPath(std::string_view text, Scratch& scratch) const {
+bool UnigramModel::FindBestPath(std::string_view text, Scratch& scratch) const {
+  constexpr size_t kStepsAtATime = 4096;
   std::vector<Step>& best = scratch.best;
-  best.assign(text.size() + 1, Step());
+  best.clear();
+  best.reserve(text.size() + 1);
+  while (best.size() < text.size() + 1) {
+    const size_t num_added = std::min(text.size() + 1 - best.size(), kStepsAtATime);
+    best.resize(best.size() + num_added);
+    if (!scratch.Pass(num_added / 16)) return false;
+  }
   const auto offer = [&](size_t begin, size_t end, double score, TokenId id) {
     if (options_.single_precision) score = static_cast<float>(score);
     Step& step = best[end];
@@ -131,8 +138,9 @@ void UnigramModel::FindBestPath(std::string_view text, Scratch& scratch) const {
     });
     if (!has_char) offer(begin, begin + char_length, unk_score_ + score, options_.unk_id);
     begin += char_length;
-    scratch.Checkpoint(char_length);
+    if (!scratch.Pass(char_length)) return false;
   }
+  return true;
 }
 
 void UnigramModel::Append(const Piece& piece, size_t begin, size_t end, Encoding* out) const {

@@ -41,8 +41,8 @@ class UnigramModel : public Model {
   void TokenizeText(const Piece& piece, Scratch& scratch, Encoding* out) const;
   // Finds unk_score_ and the scores of user-defined tokens.
   void CompleteScores();
-  // Fills scratch.best.
-  void FindBestPath(std::string_view text, Scratch& scratch) const;
+  // Fills scratch.best; false where the pace of `scratch` stops.
+  bool FindBestPath(std::string_view text, Scratch& scratch) const;
   // Bytes [begin, end) of the piece: one token, or characters that none covers.
   void Append(const Piece& piece, size_t begin, size_t end, Encoding* out) const;
   bool AppendAsBytes(const Piece& piece, size_t begin, size_t end, Encoding* out) const;

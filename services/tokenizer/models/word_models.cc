@@ -84,7 +84,7 @@ class WordPieceModel : public WordModel {
     if (std::count_if(word.begin(), word.end(), is_start) > pieces_.max_chars) return false;
     for (size_t begin = 0; begin < word.size();) {
       const Part part = LongestAt(word, begin, scratch);
-      if (part.id == kNoToken) return false;
+      if (part.id == kNoToken || !scratch.Pass(max_token_)) return false;
       scratch.found.push_back(part);
       begin = part.range.end;
     }

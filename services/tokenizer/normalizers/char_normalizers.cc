@@ -27,6 +27,7 @@ class CharNormalizer : public Normalizer {
     size_t kept = 0;
     for (size_t at = 0; at < old.size();) {
       const Utf8Char c = ReadUtf8(old, at);
+      if (!text->Pass(c.length)) return;
       mapped.clear();
       if (kMap(c.code_point, &mapped)) {
         if (!rewriter.has_value()) rewriter.emplace(*text);
@@ -122,9 +123,11 @@ class StripNormalizer : public Normalizer {
     size_t end = old.size();
     while (left_ && begin < end && IsWhitespace(ReadUtf8(old, begin).code_point)) {
       begin += ReadUtf8(old, begin).length;
+      if (!text->Pass(1)) return;
     }
     while (right_ && end > begin && IsWhitespace(ReadUtf8Before(old, end).code_point)) {
       end -= ReadUtf8Before(old, end).length;
+      if (!text->Pass(1)) return;
     }
     if (end - begin == old.size()) return;
     TextRewriter rewriter(*text);
@@ -143,7 +146,10 @@ class BertNormalizer : public Normalizer {
       : steps_(std::move(steps)) {}
 
   void Normalize(MappedText* text) const override {
-    for (const auto& step : steps_) step->Normalize(text);
+    for (const auto& step : steps_) {
+      step->Normalize(text);
+      if (!text->Pass(0)) return;  // the next must not see half a map
+    }
   }
 
  private:

@@ -18,7 +18,10 @@ class SequenceNormalizer : public Normalizer {
       : steps_(std::move(steps)) {}
 
   void Normalize(MappedText* text) const override {
-    for (const auto& step : steps_) step->Normalize(text);
+    for (const auto& step : steps_) {
+      step->Normalize(text);
+      if (!text->Pass(0)) return;  // the next must not see half a map
+    }
   }
 
  private:

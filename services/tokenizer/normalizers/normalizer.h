@@ -14,7 +14,8 @@ class Normalizer {
  public:
   virtual ~Normalizer() = default;
 
-  // Rewrites `text` in place, keeping its map right where it has one. Valid UTF-8 stays so.
+  // Rewrites `text` in place, keeping its map right where it has one. Valid UTF-8 stays so. Where
+  // the text's pace stops, what it becomes does not count.
   virtual void Normalize(MappedText* text) const = 0;
 };
 

@@ -19,11 +19,12 @@ namespace {
 constexpr size_t kMaxGraphemeBytes = 5;
 
 // The end of the grapheme that begins at `begin`.
-size_t GraphemeEnd(std::string_view text, size_t begin) {
+size_t GraphemeEnd(const MappedText& whole, size_t begin) {
+  const std::string_view text = whole.text();
   utf8proc_int32_t state = 0;
   Utf8Char c = ReadUtf8(text, begin);
   size_t end = begin + c.length;
-  while (end < text.size()) {
+  while (end < text.size() && whole.Pass(1)) {
     const Utf8Char next = ReadUtf8(text, end);
     if (c.code_point < 0x80 && next.code_point < 0x80 && c.code_point != '\r') break;
     if (utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(c.code_point),
@@ -45,18 +46,19 @@ class PrecompiledNormalizer : public Normalizer {
     TextRewriter rewriter(*text);
     bool modified = false;
     for (size_t begin = 0; begin < old.size();) {
-      const size_t end = GraphemeEnd(old, begin);
-      modified |= NormalizeGrapheme(begin, end, &rewriter);
+      const size_t end = GraphemeEnd(*text, begin);
+      modified |= NormalizeGrapheme(*text, begin, end, &rewriter);
       begin = end;
     }
     if (modified) rewriter.Replace(text);
   }
 
  private:
-  bool NormalizeGrapheme(size_t begin, size_t end, TextRewriter* rewriter) const {
+  bool NormalizeGrapheme(const MappedText& text, size_t begin, size_t end,
+                         TextRewriter* rewriter) const {
     if (end - begin <= kMaxGraphemeBytes && Put(begin, end, rewriter)) return true;
     bool modified = false;
-    for (size_t at = begin; at < end;) {
+    for (size_t at = begin; at < end && text.Pass(1);) {
       const size_t char_end = at + ReadUtf8(rewriter->old_text(), at).length;
       if (Put(at, char_end, rewriter)) {
         modified = true;

@@ -59,6 +59,7 @@ class ReplaceStringNormalizer : public Normalizer {
     TextRewriter rewriter(*text);
     size_t kept = 0;
     for (; found != old.npos; found = old.find(pattern_, kept)) {
+      if (!text->Pass(1 + found - kept)) return;
       rewriter.Keep(kept, found);
       rewriter.Put(content_, found, found + pattern_.size());
       kept = found + pattern_.size();
@@ -88,6 +89,7 @@ class ReplaceRegexNormalizer : public Normalizer {
     TextRewriter rewriter(*text);
     size_t kept = 0;
     do {
+      if (!text->Pass(1 + match.end - kept)) return;
       rewriter.Keep(kept, match.begin);
       rewriter.Put(content_, match.begin, match.end);
       kept = match.end;
@@ -111,6 +113,7 @@ class ByteLevelNormalizer : public Normalizer {
     if (old.empty()) return;
     TextRewriter rewriter(*text);
     for (size_t i = 0; i < old.size(); ++i) {
+      if (!text->Pass(1)) return;
       rewriter.Put(ByteToAlphabet(static_cast<uint8_t>(old[i])), i, i + 1);
     }
     rewriter.Replace(text);

@@ -3,6 +3,9 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -37,15 +40,19 @@ utf8proc_int32_t Compose(utf8proc_int32_t first, utf8proc_int32_t second) {
 // reordering can cross.
 class Run {
  public:
-  Run(std::string_view text, const SourceMap* map, bool compose, bool compatibility)
-      : text_(text), map_(map), compose_(compose), compatibility_(compatibility) {
-    out_.reserve(text.size() + 16);
-    if (map != nullptr) out_map_ = map->Rewritten();
+  Run(const MappedText& text, bool compose, bool compatibility)
+      : whole_(text),
+        text_(text.text()),
+        map_(text.map()),
+        compose_(compose),
+        compatibility_(compatibility) {
+    out_.reserve(text_.size() + 16);
+    if (map_ != nullptr) out_map_ = map_->Rewritten();
   }
 
   void Normalize() {
     size_t at = 0;
-    while (at < text_.size()) {
+    while (at < text_.size() && whole_.Pass(1)) {
       at = CopyAscii(at);
       if (at < text_.size()) at = Decompose(at);
     }
@@ -59,8 +66,11 @@ class Run {
   // ASCII is its own normal form. The last character of a run may still take a mark.
   size_t CopyAscii(size_t begin) {
     size_t end = begin;
-    while (end < text_.size() && static_cast<uint8_t>(text_[end]) < 0x80) ++end;
+    // Of a longer run the rest comes in the next round.
+    const size_t most = std::min(text_.size(), begin + kAsciiAtATime);
+    while (end < most && static_cast<uint8_t>(text_[end]) < 0x80) ++end;
     if (end < begin + 2) return begin;
+    whole_.Pass(end - begin);
     Flush();
     const size_t last = end - 1;
     out_.append(text_, begin, last - begin);
@@ -97,19 +107,39 @@ class Run {
       begin = end;
     }
     if (compose_) ComposePending();
-    for (const Decomposed& d : pending_) Write(d);
+    for (const Decomposed& d : pending_) {
+      if (!whole_.Pass(1)) break;
+      Write(d);
+    }
     pending_.clear();
   }
 
   // Where marks change places, each comes from all of them, so that offsets never go back.
-  static void SortMarks(absl::Span<Decomposed> marks) {
+  void SortMarks(absl::Span<Decomposed> marks) {
     const auto goes_before = [](const Decomposed& a, const Decomposed& b) {
       return a.combining_class < b.combining_class;
     };
     if (std::is_sorted(marks.begin(), marks.end(), goes_before)) return;
     const ByteRange all{marks.front().from.begin, marks.back().from.end};
-    std::stable_sort(marks.begin(), marks.end(), goes_before);
+    if (marks.size() <= kFewMarks) {
+      std::stable_sort(marks.begin(), marks.end(), goes_before);
+    } else {
+      CountingSort(marks);
+    }
     for (Decomposed& mark : marks) mark.from = all;
+  }
+
+  // Stable. Takes linear time: a run of marks may be as long as the text.
+  void CountingSort(absl::Span<Decomposed> marks) {
+    std::array<size_t, kNumClasses> begins{};  // first how many there are of each class
+    for (const Decomposed& mark : marks) ++begins[mark.combining_class];
+    std::exclusive_scan(begins.begin(), begins.end(), begins.begin(), size_t{0});
+    std::vector<Decomposed> sorted(marks.size());
+    for (const Decomposed& mark : marks) {
+      if (!whole_.Pass(1)) return;
+      sorted[begins[mark.combining_class]++] = mark;
+    }
+    std::copy(sorted.begin(), sorted.end(), marks.begin());
   }
 
   // UAX 15, D117: a character composes with the last starter unless one of the same or a higher
@@ -119,6 +149,7 @@ class Run {
     std::optional<size_t> starter;
     int last_class = 0;  // of what was kept since the starter; 0 for nothing
     for (const Decomposed& d : pending_) {
+      if (!whole_.Pass(1)) break;
       const bool adjacent = starter.has_value() && *starter + 1 == size;
       const bool blocked = !starter.has_value() || (!adjacent && last_class >= d.combining_class);
       if (!blocked) {
@@ -149,6 +180,11 @@ class Run {
     }
   }
 
+  static constexpr size_t kAsciiAtATime = 4096;
+  static constexpr size_t kFewMarks = 32;
+  static constexpr size_t kNumClasses = 256;  // of combining
+
+  const MappedText& whole_;
   const std::string_view text_;
   const SourceMap* const map_;
   const bool compose_;
@@ -166,7 +202,7 @@ class UnicodeNormalizer : public Normalizer {
 
   void Normalize(MappedText* text) const override {
     if (IsNormalized(text->text())) return;
-    Run run(text->text(), text->map(), compose_, compatibility_);
+    Run run(*text, compose_, compatibility_);
     run.Normalize();
     std::optional<SourceMap> map = run.TakeMap();
     text->Rewrite(run.TakeText(), std::move(map));

@@ -21,13 +21,16 @@ class ByteLevelPreTokenizer : public PreTokenizer {
  private:
   absl::Status SplitText(const Piece& piece, RegexScratch& scratch, PieceSink sink) const override {
     if (!add_prefix_space_ || piece.text.front() == ' ') return SplitPrefixed(piece, scratch, sink);
-    TextRewriter rewriter(piece.text, piece.map, piece.map_begin);
+    TextRewriter rewriter(piece.text, piece.map, piece.map_begin, piece.pace);
     // The space belongs to the first character.
     rewriter.Put(" ", 0, ReadUtf8(piece.text, 0).length);
     rewriter.Keep(0, piece.text.size());
-    return SplitPrefixed(
-        {.text = rewriter.text(), .map = rewriter.map(), .at_begin = piece.at_begin}, scratch,
-        sink);
+    if (absl::Status status = piece.Pass(0); !status.ok()) return status;
+    return SplitPrefixed({.text = rewriter.text(),
+                          .map = rewriter.map(),
+                          .at_begin = piece.at_begin,
+                          .pace = piece.pace},
+                         scratch, sink);
   }
 
   absl::Status SplitPrefixed(const Piece& piece, RegexScratch& scratch, PieceSink sink) const {

@@ -22,6 +22,7 @@ absl::Status SplitAtChars(const Piece& piece, DelimiterBehavior behavior, IsDeli
   for (size_t at = 0; at < piece.text.size();) {
     const Utf8Char c = ReadUtf8(piece.text, at);
     const size_t end = at + c.length;
+    if (absl::Status status = piece.Pass(c.length); !status.ok()) return status;
     if (is_delimiter(c.code_point)) {
       if (others_begin < at) {
         if (auto status = splitter.Add(others_begin, at, false); !status.ok()) return status;
@@ -81,6 +82,7 @@ absl::Status SplitAtChanges(const Piece& piece, KindOf kind_of, Sink sink) {
   for (size_t at = 0; at < piece.text.size();) {
     const Utf8Char c = ReadUtf8(piece.text, at);
     const auto kind = kind_of(c.code_point);
+    if (absl::Status status = piece.Pass(c.length); !status.ok()) return status;
     if (last.has_value() && *last != kind) {
       if (auto status = sink(piece.Part(begin, at), *last); !status.ok()) return status;
       begin = at;

@@ -17,16 +17,20 @@ class MetaspacePreTokenizer : public PreTokenizer {
 
  private:
   absl::Status SplitText(const Piece& piece, RegexScratch&, PieceSink sink) const override {
-    TextRewriter rewriter(piece.text, piece.map, piece.map_begin);
+    TextRewriter rewriter(piece.text, piece.map, piece.map_begin, piece.pace);
     if (Prepends(piece)) rewriter.Put(options_.replacement, 0, ReadUtf8(piece.text, 0).length);
     size_t kept = 0;
     for (size_t space; (space = piece.text.find(' ', kept)) != piece.text.npos; kept = space + 1) {
+      if (absl::Status status = piece.Pass(1 + space - kept); !status.ok()) return status;
       rewriter.Keep(kept, space);
       rewriter.Put(options_.replacement, space, space + 1);
     }
     rewriter.Keep(kept, piece.text.size());
-    const Piece replaced{
-        .text = rewriter.text(), .map = rewriter.map(), .at_begin = piece.at_begin};
+    if (absl::Status status = piece.Pass(0); !status.ok()) return status;
+    const Piece replaced{.text = rewriter.text(),
+                         .map = rewriter.map(),
+                         .at_begin = piece.at_begin,
+                         .pace = piece.pace};
     return options_.split ? SplitReplaced(replaced, sink) : sink(replaced);
   }
 

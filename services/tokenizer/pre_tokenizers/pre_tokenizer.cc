@@ -58,11 +58,16 @@ absl::StatusOr<std::unique_ptr<PreTokenizer>> SequencePreTokenizerFromJson(const
 
 absl::Status SpellOut(const Piece& piece, PieceSink sink) {
   if (!piece.byte_level) return sink(piece);
-  TextRewriter rewriter(piece.text, piece.map, piece.map_begin);
+  TextRewriter rewriter(piece.text, piece.map, piece.map_begin, piece.pace);
   for (size_t i = 0; i < piece.text.size(); ++i) {
+    if (absl::Status status = piece.Pass(1); !status.ok()) return status;
     rewriter.Put(ByteToAlphabet(static_cast<uint8_t>(piece.text[i])), i, i + 1);
   }
-  return sink({.text = rewriter.text(), .map = rewriter.map(), .at_begin = piece.at_begin});
+  if (absl::Status status = piece.Pass(0); !status.ok()) return status;  // the map may be half
+  return sink({.text = rewriter.text(),
+               .map = rewriter.map(),
+               .at_begin = piece.at_begin,
+               .pace = piece.pace});
 }
 
 absl::Status PreTokenizer::Split(const Piece& piece, RegexScratch& scratch, PieceSink sink) const {

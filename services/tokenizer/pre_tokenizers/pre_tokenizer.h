@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "services/tokenizer/regex/regex.h"
+#include "services/tokenizer/text/pace.h"
 #include "services/tokenizer/text/source_map.h"
 
 namespace sluice {
@@ -29,10 +30,16 @@ struct Piece {
   bool byte_level = false;
   // The piece begins where the original text does.
   bool at_begin = false;
+  // Of who splits it; borrowed, null for none.
+  Pace* pace = nullptr;
 
   Piece Part(size_t begin, size_t end) const {
     return {text.substr(begin, end - begin), map, map_begin + begin, byte_level,
-            at_begin && begin == 0};
+            at_begin && begin == 0,          pace};
+  }
+  // OK, or CANCELLED where the pace stops: so many bytes have been worked on.
+  absl::Status Pass(size_t work) const {
+    return Passes(pace, work) ? absl::OkStatus() : pace->status();
   }
   ByteRange Source(size_t begin, size_t end) const {
     return map->Range(map_begin + begin, map_begin + end);

@@ -32,6 +32,7 @@ absl::Status SplitAtMatches(const Regex& regex, const SplitOptions& options, con
   ByteRange match;
   size_t last_end = 0;
   while (matches.Next(&match)) {
+    if (absl::Status status = piece.Pass(1 + match.end - last_end); !status.ok()) return status;
     if (last_end != match.begin) {
       if (auto status = splitter.Add(last_end, match.begin, options.invert); !status.ok()) {
         return status;

@@ -32,12 +32,12 @@ class SentencePieceNormalizer : public Normalizer {
   void Normalize(MappedText* text) const override {
     const std::string_view old = text->text();
     TextRewriter rewriter(*text);
-    size_t at = remove_extra_whitespaces_ ? SkipSpaces(old) : 0;
+    size_t at = remove_extra_whitespaces_ ? SkipSpaces(*text) : 0;
     if (at < old.size()) {
       if (add_dummy_prefix_) rewriter.Put(space_, at, at + ReadUtf8(old, at).length);
-      NormalizeFrom(at, &rewriter);
+      NormalizeFrom(at, *text, &rewriter);
     }
-    while (remove_extra_whitespaces_ && rewriter.text().ends_with(space_)) {
+    while (text->Pass(1) && remove_extra_whitespaces_ && rewriter.text().ends_with(space_)) {
       rewriter.Truncate(rewriter.text().size() - space_.size());
     }
     rewriter.Replace(text);
@@ -62,9 +62,10 @@ class SentencePieceNormalizer : public Normalizer {
     return {length, rest.substr(0, length)};
   }
 
-  size_t SkipSpaces(std::string_view text) const {
+  size_t SkipSpaces(const MappedText& whole) const {
+    const std::string_view text = whole.text();
     size_t at = 0;
-    while (at < text.size()) {
+    while (at < text.size() && whole.Pass(1)) {
       const Step step = StepAt(text, at);
       if (step.text != " ") break;
       at += step.length;
@@ -72,10 +73,10 @@ class SentencePieceNormalizer : public Normalizer {
     return at;
   }
 
-  void NormalizeFrom(size_t at, TextRewriter* rewriter) const {
-    const std::string_view old = rewriter->old_text();
+  void NormalizeFrom(size_t at, const MappedText& text, TextRewriter* rewriter) const {
+    const std::string_view old = text.text();
     bool after_space = remove_extra_whitespaces_;
-    while (at < old.size()) {
+    while (at < old.size() && text.Pass(1)) {
       Step step = StepAt(old, at);
       while (after_space && step.text.starts_with(' ')) step.text.remove_prefix(1);
       PutText(step.text, at, at + step.length, rewriter);

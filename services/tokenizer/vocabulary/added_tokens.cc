@@ -64,16 +64,25 @@ absl::Status AddedTokenFinder::Split(std::string_view text, const Options& optio
     if (auto status = sink(segment); !status.ok()) return status;
     done = segment.end;
   }
+  if (options.pace != nullptr && options.pace->stopped()) return options.pace->status();
   return done < text.size() ? sink({done, text.size(), nullptr}) : absl::OkStatus();
 }
 
 AddedTokenFinder::Match AddedTokenFinder::Find(std::string_view text, size_t from,
                                                const Options& options) const {
   const auto may_begin = [&](char byte) { return first_bytes_[static_cast<uint8_t>(byte)]; };
-  for (size_t at = from; !empty() && at < text.size(); ++at) {
-    at = std::find_if(text.begin() + at, text.end(), may_begin) - text.begin();
-    const Match match = LongestAt(text, at, options);
+  constexpr size_t kBytesAtATime = 1 << 16;
+  constexpr size_t kBytesOfAUnit = 16;  // of work, where no token could begin
+  for (size_t at = from; !empty() && at < text.size();) {
+    const size_t end = at + std::min(kBytesAtATime, text.size() - at);
+    const size_t begin =
+        std::find_if(text.begin() + at, text.begin() + end, may_begin) - text.begin();
+    if (!Passes(options.pace, 1 + (begin - at) / kBytesOfAUnit)) break;
+    at = begin;
+    if (begin == end) continue;
+    const Match match = LongestAt(text, begin, options);
     if (match.token != nullptr) return match;
+    ++at;
   }
   return {text.size(), text.size(), nullptr};
 }

@@ -11,6 +11,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "services/tokenizer/text/byte_trie.h"
+#include "services/tokenizer/text/pace.h"
 #include "services/tokenizer/text/token.h"
 
 namespace sluice {
@@ -38,6 +39,7 @@ class AddedTokenFinder {
     // Whether bytes [begin, end) of the text may be a special token, if they spell one; always
     // where it is nullptr. Borrowed.
     const std::function<bool(size_t begin, size_t end)>* may_be_special = nullptr;
+    Pace* pace = nullptr;  // of the search; borrowed, null for none
   };
 
   // A part of the text: an added token, or (nullptr) what lies between two. Not empty.
@@ -48,7 +50,8 @@ class AddedTokenFinder {
   };
   using SegmentSink = absl::FunctionRef<absl::Status(const Segment&)>;
 
-  // Hands the segments of `text` to `sink` in order, and returns the first error of `sink`. They
+  // Hands the segments of `text` to `sink` in order, and returns the first error of `sink`, or of
+  // the pace where that stops. They
   // cover the text; tokens that begin with whitespace may overlap the token before them if that
   // took the whitespace along. REQUIRES: valid UTF-8.
   absl::Status Split(std::string_view text, const Options& options, SegmentSink sink) const;

@@ -61,9 +61,13 @@ class DeviceRouting {
 };
 
 DeviceRouting::OnHost RoutingOf(Backend& backend, const HostMatrix& outputs, RouteParams params,
-                                const HostMatrix* bias = nullptr) {
+                                const HostMatrix* bias = nullptr,
+                                const HostMatrix* factors = nullptr) {
   const DeviceMatrix device(backend, outputs);
-  std::optional<DeviceMatrix> device_bias;
+  std::optional<DeviceMatrix> device_bias, device_factors;
+  if (factors != nullptr) {
+    params.expert_factors = device_factors.emplace(backend, *factors).data();
+  }
   if (bias != nullptr) params.choice_bias = device_bias.emplace(backend, *bias).data();
   const DeviceRouting routing(backend, outputs.rows, static_cast<int>(outputs.cols),
                               params.num_chosen);
@@ -93,14 +97,17 @@ TEST_P(ExpertsTest, RoutesAsTheReferenceDoes) {
     const HostMatrix bias = RandomMatrix(random, 1, num_experts, 0.3F);
     const RouteParams params = RandomParams(random, num_experts);
     const HostMatrix* const given = RandomInt(random, 0, 1) == 1 ? &bias : nullptr;
+    const HostMatrix factors = RandomMatrix(random, 1, num_experts, 1);
+    const HostMatrix* const own = i % 2 == 1 ? &factors : nullptr;
     SCOPED_TRACE(::testing::Message() << "case " << i);
-    const auto actual = RoutingOf(backend(), outputs, params, given);
-    const auto expected = RoutingOf(reference(), outputs, params, given);
+    const auto actual = RoutingOf(backend(), outputs, params, given, own);
+    const auto expected = RoutingOf(reference(), outputs, params, given, own);
     ASSERT_EQ(actual.first, expected.first);
     EXPECT_EQ(actual.rows, expected.rows);
     EXPECT_EQ(actual.grouped, expected.grouped);
     for (size_t g = 0; g < actual.weights.size(); ++g) {
-      EXPECT_NEAR(actual.weights[g], expected.weights[g], 2e-6 * (1 + expected.weights[g]));
+      EXPECT_NEAR(actual.weights[g], expected.weights[g],
+                  2e-6 * (1 + std::abs(expected.weights[g])));
     }
   }
 }

@@ -54,6 +54,8 @@ class FakeSampler final : public v1::SamplerService::Service {
                                  const v1::PrepareConstraintRequest* request,
                                  v1::PrepareConstraintResponse* response) override {
     ++num_asked;
+    max_work_us = request->max_work_us();
+    context->AddTrailingMetadata("sluice-work-us", std::to_string(work_us));
     if (const auto left = std::exchange(on_asked, nullptr)) {
       left();
       while (!context->IsCancelled()) std::this_thread::yield();
@@ -71,6 +73,8 @@ class FakeSampler final : public v1::SamplerService::Service {
   std::function<void()> on_asked;      // then it works until the call is cancelled
   v1::ConstraintVocabulary vocabulary;
   int num_asked = 0;
+  uint64_t max_work_us = 0;  // that was asked for last
+  int work_us = 0;           // that each answer has taken
 };
 
 // gRPC 1.51 ends its thread for callbacks with the last channel that has used it, and now and then
@@ -106,7 +110,7 @@ struct ConstraintPreparerTest : ::testing::Test {
     absl::Notification done;
     preparer->Prepare(constraint,
                       {.deadline = SteadyTime::Now() + absl::Seconds(30),
-                       .work = {.owner = {"someone", 2}},
+                       .work = {.owner = {"someone", 2}, .meter = meter},
                        .cancellation = caller},
                       [&](auto prepared) {
                         result = std::move(prepared);
@@ -129,6 +133,7 @@ struct ConstraintPreparerTest : ::testing::Test {
   TokenizerClient tokenizer{server->InProcessChannel({})};
   std::shared_ptr<ConstraintPreparer> preparer = Make({3});
   std::shared_ptr<Cancellation> caller = std::make_shared<Cancellation>();
+  std::shared_ptr<WorkMeter> meter;
 };
 
 TEST_F(ConstraintPreparerTest, TellsTheSamplerOnceWhatTokensStandFor) {
@@ -183,6 +188,21 @@ TEST_F(ConstraintPreparerTest, RefusesModelsThatCannotEndAText) {
 TEST_F(ConstraintPreparerTest, RefusesOnceStopped) {
   preparer->Stop();
   EXPECT_EQ(Prepare().status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(ConstraintPreparerTest, CountsWhatTheSamplerTookWhateverItAnswered) {
+  meter = std::make_shared<WorkMeter>(absl::Milliseconds(10));
+  fake_sampler.work_us = 3000;
+  fake_sampler.statuses = {grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "no")};
+  EXPECT_EQ(Prepare().status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(meter->total(), absl::Milliseconds(6)) << "two calls: one asks for the vocabulary";
+  EXPECT_EQ(fake_sampler.max_work_us, 7000u);
+  fake_sampler.statuses = {grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "took too long")};
+  fake_sampler.work_us = 4001;
+  const absl::Status ended = Prepare().status();
+  EXPECT_EQ(fake_sampler.max_work_us, 4000u);
+  EXPECT_EQ(ended.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(ended.message()), HasSubstr("constraint: max_request_work: "));
 }
 
 }  // namespace

@@ -374,5 +374,31 @@ TEST(Engine, SaysWhenServingChanges) {
   EXPECT_TRUE(changes->back());
 }
 
+TEST(Engine, BillsATenantForWorkOutsideOfStepsWhateverBecomesOfTheRequest) {
+  EngineOptions options = Options();
+  options.max_request_work = absl::Seconds(2);
+  Served served(options);
+  served.stages.SetJudge([](const FakeStep&) { return FakeStages::Verdict::kIgnore; });
+  served.stages.BringUpAll();
+  ASSERT_TRUE(served.Await([](const auto& s) { return s.target().ready; }));
+  for (const char* tenant : {"costly", "other"}) {
+    EngineRequest request = Request({1}, 2);
+    request.tenant = tenant;
+    served.Submit(std::move(request));
+  }
+  const std::shared_ptr<WorkMeter> meter = served.engine.MeterFor("costly");
+  EXPECT_EQ(meter->left(), absl::Seconds(2));
+  meter->Add(absl::Seconds(1));
+  absl::Notification done;
+  std::vector<TenantLedger> tenants;
+  served.engine.Report({.all = true}, [&](const LedgerReport& report) {
+    tenants = report.tenants;
+    done.Notify();
+  });
+  done.WaitForNotification();
+  ASSERT_EQ(tenants.size(), 2u);
+  EXPECT_GT(tenants[0].served, tenants[1].served + 100) << "tokens' worth of a second";
+}
+
 }  // namespace
 }  // namespace sluice

@@ -99,5 +99,39 @@ TEST_F(DeferTest, TimeSpentOnATenantCountsAsTokens) {
   EXPECT_EQ(scheduler().tenants().all().at("costly").served, 1000);
 }
 
+TEST_F(DeferTest, TimeSpentOnATenantWithoutSequencesIsNotForgotten) {
+  options_.max_sequences_per_step = 1;
+  scheduler().SetStepCost({.fixed = 0.01, .per_position = 0.001});
+  const auto add = [this](const char* tenant, SequenceId id) {
+    SequenceSpec spec = Spec(id, 2, 1);
+    spec.tenant = tenant;
+    Add(spec);
+  };
+  add("other", 11);
+  add("other", 12);
+  scheduler().BillTime("costly", 0.5);  // its requests were refused once they had been worked on
+  add("costly", 1);
+  EXPECT_EQ(Parts(PlanAndCommit())[0].sequence, 11u);
+  EXPECT_EQ(Parts(PlanAndCommit())[0].sequence, 12u);
+  EXPECT_EQ(Parts(PlanAndCommit())[0].sequence, 1u);
+}
+
+TEST_F(DeferTest, TimeThatNobodyWaitedForIsNoDebt) {
+  options_.max_sequences_per_step = 1;
+  scheduler().SetStepCost({.fixed = 0.01, .per_position = 0.001});
+  scheduler().BillTime("alone", 10);
+  const auto add = [this](const char* tenant, SequenceId id) {
+    SequenceSpec spec = Spec(id, 2, 1);
+    spec.tenant = tenant;
+    Add(spec);
+  };
+  add("alone", 1);
+  add("new", 11);
+  add("new", 12);
+  std::vector<SequenceId> order;
+  for (int i = 0; i < 3; ++i) order.push_back(Parts(PlanAndCommit())[0].sequence);
+  EXPECT_NE(order.back(), 1u) << "it waits for none but its share";
+}
+
 }  // namespace
 }  // namespace sluice

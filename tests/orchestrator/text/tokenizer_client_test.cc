@@ -15,6 +15,7 @@
 #include "services/messages/expected_tokenizer.h"
 #include "services/rpc/server.h"
 #include "services/rpc/transport.h"
+#include "services/work/work_metadata.h"
 
 namespace sluice {
 namespace {
@@ -38,6 +39,12 @@ class Tokenizer final : public v1::TokenizerService::CallbackService {
     response->set_num_tokens(3);
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
     absl::MutexLock lock(&mutex_);
+    budget_ = WorkBudgetOf(*context);
+    SetWork(work_, *context);
+    if (!error_.ok()) {
+      reactor->Finish(ToGrpc(error_));
+      return reactor;
+    }
     if (const absl::Status fits = CheckExpectedTokenizer(*context, digest_); !fits.ok()) {
       reactor->Finish(ToGrpc(fits));
       return reactor;
@@ -54,6 +61,18 @@ class Tokenizer final : public v1::TokenizerService::CallbackService {
     digest_ = digest;
   }
 
+  // What calls take from now on, and how they end.
+  void SetWorkOfCalls(absl::Duration work, const absl::Status& error = absl::OkStatus()) {
+    absl::MutexLock lock(&mutex_);
+    work_ = work;
+    error_ = error;
+  }
+  // That the last call came with.
+  absl::Duration budget() const {
+    absl::MutexLock lock(&mutex_);
+    return budget_;
+  }
+
   // A server waits for its calls.
   void EndAll() {
     absl::MutexLock lock(&mutex_);
@@ -67,6 +86,9 @@ class Tokenizer final : public v1::TokenizerService::CallbackService {
   std::string digest_ ABSL_GUARDED_BY(mutex_) = "right";
   int num_calls_ ABSL_GUARDED_BY(mutex_) = 0;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Duration work_ ABSL_GUARDED_BY(mutex_);
+  absl::Duration budget_ ABSL_GUARDED_BY(mutex_);
+  absl::Status error_ ABSL_GUARDED_BY(mutex_);
   std::vector<grpc::ServerUnaryReactor*> hanging_ ABSL_GUARDED_BY(mutex_);
   std::vector<grpc::ServerUnaryReactor*> answered_ ABSL_GUARDED_BY(mutex_);
 };
@@ -86,10 +108,11 @@ class Served {
   }
   ~Served() { tokenizer.EndAll(); }
 
-  absl::StatusOr<v1::TokenizeResponse> Call(SteadyTime deadline = SteadyTime::InfiniteFuture()) {
+  absl::StatusOr<v1::TokenizeResponse> Call(SteadyTime deadline = SteadyTime::InfiniteFuture(),
+                                            std::shared_ptr<WorkMeter> meter = nullptr) {
     absl::Notification done;
     absl::StatusOr<v1::TokenizeResponse> result;
-    client_->Tokenize({}, {.deadline = deadline},
+    client_->Tokenize({}, {.deadline = deadline, .work = {.owner = {}, .meter = meter}},
                       [&](absl::StatusOr<v1::TokenizeResponse> response) {
                         result = std::move(response);
                         done.Notify();
@@ -166,6 +189,30 @@ TEST(TokenizerClientTest, TheCallersDeadlineComesFirst) {
   Served served(/*num_hanging=*/100);
   const absl::Status status = served.Call(SteadyTime::Now() + absl::Milliseconds(10)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST(TokenizerClientTest, EndsARequestThatHasTakenAllTheWorkThatItMay) {
+  Served served(/*num_hanging=*/0);
+  absl::Duration billed;
+  const auto meter = std::make_shared<WorkMeter>(
+      absl::Seconds(10), [&billed](absl::Duration work) { billed += work; });
+  const auto call = [&] { return served.Call(SteadyTime::InfiniteFuture(), meter).status(); };
+  served.tokenizer.SetWorkOfCalls(absl::Seconds(4));
+  EXPECT_TRUE(call().ok());
+  EXPECT_EQ(served.tokenizer.budget(), absl::Seconds(10));
+  served.tokenizer.SetWorkOfCalls(absl::Seconds(4), absl::InvalidArgumentError("not UTF-8"));
+  EXPECT_EQ(call().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(served.tokenizer.budget(), absl::Seconds(6));
+  EXPECT_EQ(billed, absl::Seconds(8)) << "a call that fails has been work, too";
+  served.tokenizer.SetWorkOfCalls(absl::Seconds(3));
+  for (int i = 0; i < 2; ++i) {
+    const absl::Status status = call();
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("max_request_work: "));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("11s of processor time"));
+  }
+  EXPECT_EQ(served.tokenizer.budget(), absl::Seconds(2)) << "the last did not come here";
+  EXPECT_TRUE(served.Call().ok()) << "another request";
 }
 
 }  // namespace

@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 
 from served import Served, call
@@ -14,15 +15,17 @@ from served import Served, call
 BIN = sys.argv[1]
 TEXT = "The king had a daughter."
 served = None
+folder = tempfile.TemporaryDirectory()
 
 
 def setUpModule():
     global served
-    served = Served(BIN)
+    served = Served(BIN, "--batch_dir", f"{folder.name}/batches")
 
 
 def tearDownModule():
     served.stop()
+    folder.cleanup()
 
 
 def post(path, **body):
@@ -31,6 +34,21 @@ def post(path, **body):
 
 def get(path):
     return call(served.address, "GET", path)
+
+
+def new_file():
+    """The id of a file for a batch of one line."""
+    line = json.dumps({"custom_id": "1", "url": "/v1/completions", "body": {"prompt": "x", "max_tokens": 1}})
+    form = ('--b\r\ncontent-disposition: form-data; name="purpose"\r\n\r\nbatch\r\n'
+            f'--b\r\ncontent-disposition: form-data; name="file"; filename="f"\r\n\r\n{line}\r\n--b--\r\n')
+    return call(served.address, "POST", "/v1/files", form.encode(), {"content-type": "multipart/form-data; boundary=b"}).json["id"]
+
+
+def ended_batch():
+    batch = post("/v1/batches", input_file_id=new_file(), endpoint="/v1/completions").json
+    while batch["status"] not in ("completed", "failed"):
+        batch = get(f"/v1/batches/{batch['id']}").json
+    return batch["id"]
 
 
 class DescriptionTest(unittest.TestCase):
@@ -47,6 +65,10 @@ class DescriptionTest(unittest.TestCase):
             for method, operation in operations.items():
                 with self.subTest(path=path):
                     sent = path.replace("{model}", "storyteller")
+                    if "{file_id}" in sent:
+                        sent = sent.replace("{file_id}", new_file())
+                    if "{batch_id}" in sent:
+                        sent = sent.replace("{batch_id}", ended_batch())
                     answer = call(served.address, method.upper(), sent, {} if method == "post" else None)
                     required = (operation.get("requestBody", {}).get("content", {}).get("application/json", {})
                                 .get("schema", {}).get("required", []))
@@ -62,7 +84,7 @@ class DescriptionTest(unittest.TestCase):
             body = dict.fromkeys(schema["properties"])
             self.assertNotIn("Unknown", call(served.address, "POST", path, body).text)
             full = {"messages": [{"role": "user", "content": "x"}], "prompt": "x", "input": "x", "max_tokens": 1,
-                    "max_output_tokens": 1, "tokens": [1]}
+                    "max_output_tokens": 1, "tokens": [1], "input_file_id": new_file(), "endpoint": "/v1/completions"}
             body.update({name: value for name, value in full.items() if name in body})
             if path == "/tokenize":
                 body["messages"] = None

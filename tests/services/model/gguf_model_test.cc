@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "services/model/identity.h"
@@ -152,8 +153,137 @@ TEST(GgufModel, RefusesWhatDoesNotFit) {
   EXPECT_THAT(
       GgufRefusal(TinyGguf(GgufBytes().Floats("rope_freqs.weight", {5}))),
       HasSubstr("tensor \"rope_freqs.weight\" is of another shape or type; accepted: F32 [8]"));
-  EXPECT_THAT(GgufRefusal(TinyGguf(GgufBytes().Int("llama.expert_count", 4))),
-              HasSubstr("mixtral"));
+  EXPECT_THAT(
+      GgufRefusal(TinyGguf(GgufBytes().Int("llama.expert_count", 4))),
+      HasSubstr("m.gguf: tensor \"blk.0.ffn_gate_inp.weight\" of shape [4, 64] is missing"));
+}
+
+// Of 3 experts, whose gates, ups and downs lie together each.
+GgufBytes TinyMixture(const std::vector<uint64_t>& gates = {3, 32, 64}) {
+  GgufBytes bytes;
+  bytes.Int("llama.expert_count", 3).Int("llama.expert_used_count", 2);
+  for (int layer = 0; layer < 2; ++layer) {
+    const std::string block = "blk." + std::to_string(layer) + ".";
+    bytes.Floats(block + "ffn_gate_inp.weight", {3, 64})
+        .Floats(block + "ffn_gate_exps.weight", gates)
+        .Floats(block + "ffn_up_exps.weight", {3, 32, 64})
+        .Floats(block + "ffn_down_exps.weight", {3, 64, 32});
+  }
+  return TinyGguf(bytes);
+}
+
+TEST(GgufModel, ReadsExpertsOfOneTensor) {
+  const TempFolder folder;
+  const std::string path = folder.Write("m.gguf", TinyMixture().Build());
+  const auto config = LoadModelConfig(path);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->model_type, "mixtral");
+  const auto source = WeightSource::Open(path, *config);
+  ASSERT_TRUE(source.ok()) << source.status();
+  EXPECT_FALSE(source->ReadsWhole({TensorRole::kUp, 1, 2}));
+  const auto up = source->ReadFloats({TensorRole::kUp, 1, 2}, {{5, 6}, {3, 5}});
+  ASSERT_TRUE(up.ok()) << up.status();
+  const int64_t first = (2 * 32 + 5) * 64 + 3;
+  EXPECT_THAT(*up, ElementsAre(ElementOf("blk.1.ffn_up_exps.weight", first),
+                               ElementOf("blk.1.ffn_up_exps.weight", first + 1)));
+}
+
+TEST(GgufModel, RefusesExpertsOfAnotherShape) {
+  EXPECT_THAT(GgufRefusal(TinyMixture({2, 32, 64})),
+              HasSubstr("tensor \"blk.0.ffn_gate_exps.weight\" has shape [2, 32, 64]; accepted: "
+                        "[3, 32, 64], as its metadata has it"));
+}
+
+// Blocks of `type`, all of them the same.
+std::string Blocks(int count, const std::string& block) {
+  std::string blocks;
+  for (int i = 0; i < count; ++i) blocks += block;
+  return blocks;
+}
+
+// TinyGguf with queries, keys and values of its first layer in blocks.
+std::string WithBlocks(uint32_t type, const std::string& block) {
+  GgufBytes bytes;
+  const std::string stem = "blk.0.attn_";
+  bytes.Tensor(stem + "q.weight", {64, 64}, type, Blocks(128, block))
+      .Tensor(stem + "k.weight", {32, 64}, type, Blocks(64, block))
+      .Tensor(stem + "v.weight", {32, 64}, type, Blocks(64, block));
+  std::string tiny = TinyGguf(bytes).Build();
+  // Those in F32 go by other names.
+  for (const auto& [name, other] :
+       {std::pair("q.weight", "Q.weight"), {"k.weight", "K.weight"}, {"v.weight", "V.weight"}}) {
+    const std::string text = GgufText(stem + name);
+    tiny.replace(tiny.rfind(text), text.size(), GgufText(stem + other));
+  }
+  return tiny;
+}
+
+std::vector<float> ReadAs(const WeightSource& source, TensorId tensor, const TensorSlice& slice,
+                          WeightFormat as) {
+  std::vector<std::byte> rows(slice.rows.size() * RowBytes(as, slice.columns.size()));
+  const absl::Status read = source.Read(tensor, slice, as, absl::MakeSpan(rows));
+  EXPECT_TRUE(read.ok()) << read;
+  std::vector<float> numbers(slice.size());
+  RecodeRows(as, rows, WeightFormat::kF32, slice.columns.size(),
+             {reinterpret_cast<std::byte*>(numbers.data()), numbers.size() * sizeof(float)});
+  return numbers;
+}
+
+// What is exact in a format of ours stays in it, and is what it stands for.
+TEST(GgufModel, KeepsBlocksThatAFormatHolds) {
+  struct Case {
+    uint32_t type;
+    std::string block;
+    WeightFormat kept;
+  };
+  std::string codes, five(4, '\x5a');
+  for (int i = 0; i < 32; ++i) codes += static_cast<char>(i * 29);
+  const std::string half = BytesOf<uint16_t>(0xb801);  // just below minus a half
+  const std::string four = codes.substr(0, 16);
+  const Case cases[] = {{2, half + four, WeightFormat::kInt4Zp},
+                        {6, half + five + four, WeightFormat::kInt8Zp},
+                        {kQ8_0, half + codes, WeightFormat::kInt8Zp},
+                        {39, std::string(1, '\x7a') + four, WeightFormat::kInt8Zp},
+                        {3, half + half + four, WeightFormat::kF32}};
+  for (const Case& each : cases) {
+    const TempFolder folder;
+    const std::string path = folder.Write("m.gguf", WithBlocks(each.type, each.block));
+    const auto config = LoadModelConfig(path);
+    ASSERT_TRUE(config.ok()) << config.status();
+    const auto source = WeightSource::Open(path, *config);
+    ASSERT_TRUE(source.ok()) << source.status();
+    const WeightFormat wanted = *source->Resolve(WeightType::kAuto);
+    EXPECT_EQ(wanted, each.kept) << each.type;
+    for (const TensorRole role : {TensorRole::kQ, TensorRole::kK, TensorRole::kV}) {
+      EXPECT_EQ(FormatOf({role, 0}, *config, wanted), each.kept) << each.type;
+      // The other layer's are in F32, and so is the embedding.
+      EXPECT_EQ(FormatOf({role, 1}, *config, wanted), WeightFormat::kF32) << each.type;
+    }
+    EXPECT_EQ(FormatOf({TensorRole::kEmbedding}, *config, wanted), WeightFormat::kF32);
+    EXPECT_EQ(FormatOf({TensorRole::kHead}, *config, wanted), WeightFormat::kF32);
+    const TensorSlice slice{{3, 20}, {32, 64}};
+    EXPECT_EQ(ReadAs(*source, {TensorRole::kQ, 0}, slice, each.kept),
+              ReadAs(*source, {TensorRole::kQ, 0}, slice, WeightFormat::kF32))
+        << each.type;
+    // Another format is made of the numbers.
+    EXPECT_EQ(*source->Resolve(WeightType::kInt8), WeightFormat::kInt8);
+    EXPECT_THAT(source->KeptBlocks(WeightFormat::kInt8), HasSubstr(" as int8"));
+  }
+}
+
+TEST(GgufModel, RefusesScalesOfBlocksThatAreNotFinite) {
+  const TempFolder folder;
+  const std::string path =
+      folder.Write("m.gguf", WithBlocks(kQ8_0, BytesOf<uint16_t>(0x7c00) + std::string(32, '\1')));
+  const auto config = LoadModelConfig(path);
+  ASSERT_TRUE(config.ok()) << config.status();
+  const auto source = WeightSource::Open(path, *config);
+  ASSERT_TRUE(source.ok()) << source.status();
+  std::vector<std::byte> rows(RowBytes(WeightFormat::kInt8Zp, 64));
+  const absl::Status read = source->Read({TensorRole::kV, 0}, {{0, 1}, {0, 64}},
+                                         WeightFormat::kInt8Zp, absl::MakeSpan(rows));
+  EXPECT_THAT(std::string(read.message()),
+              HasSubstr("m.gguf: tensor \"blk.0.attn_v.weight\" has a scale that is not finite"));
 }
 
 TEST(GgufModel, IsNamedByItsFile) {

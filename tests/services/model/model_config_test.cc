@@ -72,8 +72,8 @@ TEST(ModelConfig, MapsLlama) {
   EXPECT_EQ(config.num_heads, 4);
   EXPECT_EQ(config.num_kv_heads, 2);
   EXPECT_EQ(config.head_dim, 4);
-  EXPECT_EQ(config.query_width(), 16);
-  EXPECT_EQ(config.kv_width(), 8);
+  EXPECT_EQ(config.query_width(0), 16);
+  EXPECT_EQ(config.kv_width(0), 8);
   EXPECT_EQ(config.max_positions, 64);
   EXPECT_EQ(config.norm, NormKind::kRmsNorm);
   EXPECT_EQ(config.norm_eps, 1e-5f);
@@ -117,7 +117,7 @@ TEST(ModelConfig, TakesHeadDimOfItsOwn) {
   given["hidden_size"] = 17;  // no multiple of the heads, and need not be one
   const ModelConfig config = ParsedConfig(given);
   EXPECT_EQ(config.head_dim, 10);
-  EXPECT_EQ(config.query_width(), 40);
+  EXPECT_EQ(config.query_width(0), 40);
 }
 
 TEST(ModelConfig, ReadsRopeThetaInBothPlaces) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "services/model/tensor_roles.h"
 #include "tests/services/model/model_folder.h"
 
 namespace sluice {
@@ -196,6 +197,84 @@ TEST(ModelFamilies, Gemma3RotatesLayersWithWindowsByABaseOfTheirOwn) {
   EXPECT_TRUE(config.layers.at(0).attention.qk_norm);
   EXPECT_EQ(config.layers.at(0).attention.softcap, 0);
   EXPECT_EQ(Parsed(With(file, "rope_local_base_freq", 500)).ropes.at(1).theta, 500);
+}
+
+json Gemma4() {
+  json file = With(Minimal("gemma4_text"), "sliding_window", 9);
+  file.update({{"num_hidden_layers", 6},
+               {"head_dim", 8},
+               {"global_head_dim", 16},
+               {"hidden_size_per_layer_input", 0},
+               {"layer_types",
+                {"sliding_attention", "full_attention", "sliding_attention", "sliding_attention",
+                 "full_attention", "sliding_attention"}}});
+  return file;
+}
+
+TEST(ModelFamilies, Gemma4HasHeadsOfTwoSizes) {
+  json file = Gemma4();
+  file.update({{"attention_k_eq_v", true}, {"num_global_key_value_heads", 1}});
+  const ModelConfig config = Parsed(file);
+  EXPECT_THAT(Windows(config), ElementsAre(9, 0, 9, 9, 0, 0));  // the last one always sees all
+  EXPECT_THAT(RopesOf(config), ElementsAre(1, 0, 1, 1, 0, 0));
+  EXPECT_EQ(config.head_dim_of(0), 8);
+  EXPECT_EQ(config.head_dim_of(1), 16);
+  EXPECT_EQ(config.kv_heads_of(1), 1);
+  EXPECT_TRUE(config.layers.at(1).attention.keys_as_values);
+  EXPECT_FALSE(config.layers.at(0).attention.keys_as_values);
+  EXPECT_TRUE(config.layers.at(0).attention.value_norm && config.layers.at(0).output_factor);
+  EXPECT_EQ(config.layers.at(0).attention.scale, 1);
+  const RopeConfig& full = config.ropes.at(0);
+  EXPECT_EQ(full.scaling, RopeScaling::kProportional);
+  EXPECT_EQ(full.dim, 16);
+  EXPECT_EQ(full.turned_pairs, 2);
+  EXPECT_EQ(config.ropes.at(1).dim, 8);
+  EXPECT_EQ(config.row_width(), config.hidden_size);
+  file["num_global_key_value_heads"] = 3;
+  EXPECT_THAT(Refusal(file), HasSubstr("num_global_key_value_heads is 3; accepted: a divisor"));
+}
+
+TEST(ModelFamilies, Gemma4SharesKeysAndValuesAndHasEmbeddingsForLayers) {
+  json file = Gemma4();
+  file.update({{"num_kv_shared_layers", 2},
+               {"use_double_wide_mlp", true},
+               {"hidden_size_per_layer_input", 4}});
+  const ModelConfig config = Parsed(file);
+  std::vector<int> sources;
+  for (const LayerSpec& layer : config.layers) sources.push_back(layer.attention.kv_source);
+  EXPECT_THAT(sources, ElementsAre(-1, -1, -1, -1, 1, 1));
+  EXPECT_EQ(DenseMlpOf(config.layers.at(4)).width, 2 * DenseMlpOf(config.layers.at(3)).width);
+  EXPECT_FALSE(HasTensor({TensorRole::kK, 4}, config));
+  EXPECT_TRUE(HasTensor({TensorRole::kK, 3}, config));
+  EXPECT_EQ(config.row_width(), config.hidden_size + 6 * 4);
+  EXPECT_EQ(ShapeOf({TensorRole::kSideEmbedding}, config), (MatrixShape{config.vocab_size, 24}));
+  file["num_kv_shared_layers"] = 5;
+  EXPECT_THAT(Refusal(file), HasSubstr("a number that leaves a layer of each kind its own"));
+  file["num_kv_shared_layers"] = 2;
+  file["vocab_size_per_layer_input"] = config.vocab_size + 1;
+  EXPECT_THAT(Refusal(file), HasSubstr("vocab_size_per_layer_input"));
+}
+
+TEST(ModelFamilies, Gemma4HasExpertsBesideAnMlp) {
+  json file = Gemma4();
+  file.update({{"enable_moe_block", true},
+               {"num_experts", 4},
+               {"top_k_experts", 2},
+               {"moe_intermediate_size", 12}});
+  const ModelConfig config = Parsed(file);
+  const MixtureSpec* mixture = MixtureOf(config.layers.at(2));
+  ASSERT_NE(mixture, nullptr);
+  EXPECT_EQ(mixture->expert.width, 12);
+  ASSERT_TRUE(mixture->beside.has_value());
+  EXPECT_TRUE(mixture->expert_factors && mixture->router.normalised);
+  for (const TensorRole role : {TensorRole::kDown, TensorRole::kMixtureNorm,
+                                TensorRole::kRouterScale, TensorRole::kExpertFactors}) {
+    EXPECT_TRUE(HasTensor({role, 2}, config));
+  }
+  EXPECT_EQ(ShapeOf({TensorRole::kDown, 2}, config).columns, mixture->beside->width);
+  EXPECT_EQ(ShapeOf({TensorRole::kDown, 2, 3}, config).columns, 12);
+  file["top_k_experts"] = 5;
+  EXPECT_THAT(Refusal(file), HasSubstr("top_k_experts is 5"));
 }
 
 TEST(ModelFamilies, Gemma3TakesARotationForEachKindOfLayer) {
@@ -454,7 +533,7 @@ TEST(ModelFamilies, LatentAttentionHasTheSizesOfTheFirstModels) {
   EXPECT_EQ(latent.rank, 512);
   EXPECT_EQ(latent.query_dim(), 192);
   EXPECT_EQ(latent.stored_dim(), 576);
-  EXPECT_EQ(config.value_width(), 4 * 128);
+  EXPECT_EQ(config.value_width(0), 4 * 128);
   EXPECT_FLOAT_EQ(config.layers.at(0).attention.scale, 1 / std::sqrt(192.0F));
   EXPECT_EQ(config.ropes.at(0).dim, 64);
   EXPECT_TRUE(config.ropes.at(0).interleaved);

@@ -143,6 +143,10 @@ TEST(PublishedFields, BitsAndBytesIsReadInFourBits) {
   const json four = {
       {"quant_method", "bitsandbytes"}, {"load_in_4bit", true}, {"bnb_4bit_quant_type", "nf4"}};
   EXPECT_EQ(FormatWith(four), kF32);
+  EXPECT_EQ(FormatWith({{"quant_method", "mxfp4"}}), kInt8Zp);
+  ExpectRefused({{"quant_method", "mxfp4"}, {"modules_to_not_convert", 1}},
+                "modules_to_not_convert is 1; accepted: a list of names of modules",
+                absl::StatusCode::kInvalidArgument);
   ExpectRefused({{"quant_method", "bitsandbytes"}, {"load_in_8bit", true}},
                 "load_in_4bit is missing; accepted: true");
   ExpectRefused(FieldsWith(four, "bnb_4bit_quant_type", "int4"), "bnb_4bit_quant_type is \"int4\"");

@@ -9,6 +9,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -282,6 +283,74 @@ TEST(PublishedMatrix, MxFp4IsExactInEightBits) {
   const auto broken = PublishedMatrix::Open(files.View(), kMatrix, 2, 64, scheme);
   EXPECT_THAT(std::string((*broken)->Read({0, 2, 0, 64}, absl::MakeSpan(decoded)).message()),
               HasSubstr("a scale that is no number"));
+}
+
+// Two experts of three outputs each.
+FakeFiles StackedFiles() {
+  FakeFiles files;
+  std::vector<uint8_t> codes(2 * 3 * 2 * 16);
+  for (size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<uint8_t>(i * 37);
+  files.Put("m_blocks", "U8", {2, 3, 2, 16}, codes);
+  files.Put<uint8_t>("m_scales", "U8", {2, 3, 2},
+                     {127, 120, 130, 100, 126, 125, 124, 123, 128, 129, 110, 90});
+  return files;
+}
+constexpr PublishedScheme kStackedScheme{
+    .layout = PublishedLayout::kMxFp4, .bits = 4, .group_size = 32};
+
+absl::StatusOr<std::unique_ptr<PublishedMatrix>> OpenStack(const FakeFiles& files,
+                                                           int64_t columns = 64) {
+  EXPECT_TRUE(PublishedMatrix::IsIn(files.View(), "m", kStackedScheme));
+  return PublishedMatrix::Open(files.View(), "m", 6, columns, kStackedScheme, /*matrices=*/2);
+}
+
+TEST(PublishedMatrix, StackedMxFp4IsReadRowByRow) {
+  const FakeFiles files = StackedFiles();
+  const auto matrix = OpenStack(files);
+  ASSERT_TRUE(matrix.ok()) << matrix.status();
+  std::vector<float> all(6 * 64);
+  ASSERT_TRUE((*matrix)->Read({0, 6, 0, 64}, absl::MakeSpan(all)).ok());
+  // Byte 0 is 0 and 0, byte 1 is 0x25: 3 and 1, with a scale of 1; output 1 has the scale 8.
+  EXPECT_EQ(all[2], 3);
+  EXPECT_EQ(all[3], 1);
+  const auto byte = static_cast<uint8_t>(33 * 37);  // 0xc5: 3 and -2
+  EXPECT_EQ(byte, 0xc5);
+  EXPECT_EQ(all[64 + 2], 24);
+  EXPECT_EQ(all[64 + 3], -16);
+  // Every other row, as gates and ups alternate.
+  const MatrixPart ups{.first_row = 1, .rows = 3, .first_column = 32, .columns = 32, .row_step = 2};
+  std::vector<float> odd(3 * 32);
+  ASSERT_TRUE((*matrix)->Read(ups, absl::MakeSpan(odd)).ok());
+  std::vector<std::byte> rows(3 * RowBytes(WeightFormat::kInt8Zp, 32));
+  ASSERT_TRUE((*matrix)->ReadRows(ups, WeightFormat::kInt8Zp, absl::MakeSpan(rows)).ok());
+  std::vector<float> decoded(3 * 32);
+  DecodeRow(WeightFormat::kInt8Zp, rows, absl::MakeSpan(decoded));
+  EXPECT_EQ(decoded, odd);
+  for (int i = 0; i < 3 * 32; ++i) {
+    EXPECT_EQ(odd[i], all[(1 + i / 32 * 2) * 64 + 32 + i % 32]) << i;
+  }
+}
+
+TEST(PublishedMatrix, StackedMxFp4IsRefusedByTensor) {
+  FakeFiles files = StackedFiles();
+  files.Put("m_blocks", "U8", {2, 2, 3, 16}, std::vector<uint8_t>(192));
+  EXPECT_THAT(std::string(OpenStack(files).status().message()),
+              HasSubstr("a.safetensors: tensor \"m_blocks\" has shape [2, 2, 3, 16]; accepted: "
+                        "[2, 3, 2, 16]"));
+  files = StackedFiles();
+  files.Erase("m_scales");
+  EXPECT_THAT(std::string(OpenStack(files).status().message()),
+              HasSubstr("tensor \"m_scales\" is missing; accepted: U8, F8_E8M0"));
+  files = StackedFiles();
+  files.Put("m_scales", "F32", {2, 3, 2}, std::vector<float>(12));
+  EXPECT_THAT(std::string(OpenStack(files).status().message()),
+              HasSubstr("tensor \"m_scales\" has dtype F32; accepted: U8, F8_E8M0"));
+  EXPECT_THAT(std::string(OpenStack(files, 80).status().message()), HasSubstr("80 inputs"));
+  files = StackedFiles();
+  files.Put("m_scales", "U8", {2, 3, 2}, std::vector<uint8_t>(12, 255));
+  std::vector<float> all(6 * 64);
+  EXPECT_THAT(std::string((*OpenStack(files))->Read({0, 6, 0, 64}, absl::MakeSpan(all)).message()),
+              HasSubstr("\"m_scales\" has a scale that is no number"));
 }
 
 TEST(PublishedMatrix, NvFp4DividesItsScales) {

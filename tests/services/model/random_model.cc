@@ -53,7 +53,7 @@ bool IsRecurrent(const std::string& model_type) {
 bool IsMixture(const std::string& model_type) {
   return absl::StrContains(model_type, "moe") || model_type == "mixtral" ||
          model_type == "gpt_oss" || model_type == "qwen3_next" || model_type == "nemotron_h" ||
-         model_type == "llama4_text" || IsLatent(model_type);
+         model_type == "llama4_text" || model_type == "gemma4_text" || IsLatent(model_type);
 }
 
 // Attention's outputs are cut into runs of whole heads, the MLP's into eighths at most.
@@ -227,6 +227,23 @@ void AddRecurrent(const Sizes& sizes, Dice& dice, json& config) {
   }
 }
 
+// Gemma 4's fields: heads of two sizes, shared keys and values, embeddings for each layer or experts
+// beside an MLP.
+void AddGemma4(const RandomModelOptions& options, const Sizes& sizes, Dice& dice, json& config) {
+  const bool has_experts = dice.Chance();
+  config.update({{"global_head_dim", dice.Chance() ? sizes.head_dim : 2 * sizes.head_dim},
+                 {"attention_k_eq_v", dice.Chance()},
+                 {"num_global_key_value_heads", dice.Chance() ? json(1) : json()},
+                 {"num_kv_shared_layers", sizes.layers > 2 && dice.Chance() ? 1 : 0},
+                 {"use_double_wide_mlp", dice.Chance()},
+                 {"hidden_size_per_layer_input", options.all_in_groups || dice.Chance() ? 32 : 20},
+                 {"enable_moe_block", has_experts},
+                 {"num_experts", 4},
+                 {"top_k_experts", dice.Between(1, 2)},
+                 {"moe_intermediate_size", sizes.mlp}});
+  if (has_experts && dice.Chance()) config["hidden_size_per_layer_input"] = 0;
+}
+
 // Normal numbers as they are stored.
 std::vector<std::byte> RandomElements(size_t count, double mean, double deviation, DType dtype,
                                       std::mt19937& random) {
@@ -245,7 +262,9 @@ OwnedTensor RandomTensor(const TensorPlace& place, const ModelConfig& config, DT
                          std::mt19937& random) {
   const auto count = static_cast<size_t>(place.stored.size());
   const auto columns = static_cast<double>(place.stored.columns);
-  double mean = place.is_norm_weight ? 1 - config.norm_weight_offset : 0;
+  const bool is_factor =
+      absl::EndsWith(place.name, "scale") || absl::EndsWith(place.name, "scalar");
+  double mean = place.is_norm_weight ? 1 - config.norm_weight_offset : is_factor ? 1 : 0;
   // Or states would have forgotten what was 64 positions ago.
   if (absl::EndsWith(place.name, "A_log")) mean = -4;
   const double deviation = columns == 1 ? 0.2 : 1.5 / std::sqrt(columns);
@@ -272,6 +291,10 @@ std::string RandomModelConfig(const RandomModelOptions& options) {
   if (IsMixture(options.model_type)) AddMixture(sizes, dice, config);
   if (IsRecurrent(options.model_type)) AddRecurrent(sizes, dice, config);
   if (IsLatent(options.model_type)) AddLatentSizes(options, sizes, dice, config);
+  if (options.model_type == "gemma4_text") {
+    AddGemma4(options, sizes, dice, config);
+    scaling = {{"rope_type", "proportional"}, {"partial_rotary_factor", fraction}};
+  }
   // This kind begins at the very length that the file names, and only rotary positions go beyond.
   if (scaling["rope_type"] == "dynamic" && config["position"].get<std::string>()[0] == 'r') {
     config["max_position_embeddings"] = kRandomModelPositions / 2;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "services/model/tensor_roles.h"
 
 namespace sluice {
 namespace {
@@ -210,6 +211,38 @@ TEST(ShardPlan, StagesTileTheLayers) {
       EXPECT_EQ(next, layers);
     }
   }
+}
+
+TEST(ShardPlan, LayersThatShareKeysAndValuesAreInOneStage) {
+  ModelConfig config = Config(4, 2, 64, /*layers=*/9);
+  for (int layer = 6; layer < 9; ++layer) config.layers[layer].attention.kv_source = 4 + layer % 2;
+  EXPECT_EQ(FirstSharedLayer(config), 4);
+  const auto layers = [&](int stages, int stage) {
+    return Plan(config, {.num_stages = stages, .stage = stage}).layers;
+  };
+  EXPECT_EQ(layers(2, 0), (IndexRange{0, 4}));
+  EXPECT_EQ(layers(2, 1), (IndexRange{4, 9}));
+  EXPECT_EQ(layers(3, 0), (IndexRange{0, 2}));
+  EXPECT_EQ(layers(3, 2), (IndexRange{4, 9}));
+  EXPECT_EQ(layers(5, 3), (IndexRange{3, 4}));
+  EXPECT_THAT(Refusal(config, {.num_stages = 6}),
+              HasSubstr("accepted for this model: 1 to 5: layers from 4 on share keys and values"));
+}
+
+TEST(ShardPlan, LayersMayHaveHeadsOfTheirOwn) {
+  ModelConfig config = Config(8, 4, 64);
+  config.layers[1].attention.head_dim = 16;
+  config.layers[1].attention.num_kv_heads = 1;
+  const ShardPlan plan = Plan(config, {.num_ranks = 2, .rank = 1});
+  EXPECT_EQ(KvHeadsOf(0, config, plan), (IndexRange{2, 4}));
+  EXPECT_EQ(KvHeadsOf(1, config, plan), (IndexRange{0, 1}));
+  const TensorId q{TensorRole::kQ, 1}, k{TensorRole::kK, 1}, o{TensorRole::kO, 1};
+  EXPECT_EQ(ShapeOf(q, config), (MatrixShape{8 * 16, 64}));
+  EXPECT_EQ(SliceOf(q, config, plan).rows, (IndexRange{64, 128}));
+  EXPECT_EQ(SliceOf(k, config, plan).rows, (IndexRange{0, 16}));
+  EXPECT_EQ(SliceOf(o, config, plan).columns, (IndexRange{64, 128}));
+  config.layers[1].attention.num_kv_heads = 3;
+  EXPECT_THAT(Refusal(config, {.num_ranks = 2}), HasSubstr("num_key_value_heads, 3"));
 }
 
 }  // namespace

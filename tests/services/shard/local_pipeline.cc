@@ -97,7 +97,7 @@ absl::Status LocalPipeline::LoadStage(const WeightSource& source, int stage) {
     SLUICE_CHECK(self.model->num_kv_blocks() == options_.num_blocks);
     SLUICE_CHECK(self.model->block_size() == static_cast<int>(block_size));
     const int64_t rows = self.backend->BucketRows(options_.max_step_rows);
-    auto hidden = self.backend->Allocate(rows * config_.hidden_size * sizeof(float));
+    auto hidden = self.backend->Allocate(rows * config_.row_width() * sizeof(float));
     if (!hidden.ok()) return hidden.status();
     self.hidden = *std::move(hidden);
     if (options_.num_ranks == 1) return absl::OkStatus();
@@ -113,7 +113,7 @@ absl::Status LocalPipeline::RunStage(Stage& stage, absl::Span<const ShardSegment
   std::vector<std::vector<float>> results(stage.size(), std::vector<float>(hidden.size()));
   absl::Status status = OnEveryRank(options_.num_ranks, [&](int rank) {
     Rank& self = stage[rank];
-    const int64_t width = config_.hidden_size;
+    const int64_t width = config_.row_width();
     const auto rows = static_cast<int64_t>(hidden.size()) / width;
     self.backend->CopyIn(BytesOf(std::as_const(hidden)), self.hidden->data());
     absl::Status done = self.model->Forward(segments, View(*self.hidden, rows, width));
@@ -139,11 +139,11 @@ absl::StatusOr<std::vector<float>> LocalPipeline::Step(absl::Span<const Pipeline
     plan.push_back({segment.first_position, size, segment.block_table, segment.sequence_length});
   }
   const auto rows = static_cast<int64_t>(ids.size());
-  auto memory = backend_->Allocate(rows * config_.hidden_size * sizeof(float));
+  auto memory = backend_->Allocate(rows * config_.row_width() * sizeof(float));
   if (!memory.ok()) return memory.status();
-  const MatrixView hidden = View(**memory, rows, config_.hidden_size);
+  const MatrixView hidden = View(**memory, rows, config_.row_width());
   absl::Status status = embedding_->Embed(ids, positions, hidden);
-  std::vector<float> between(rows * config_.hidden_size);
+  std::vector<float> between(rows * config_.row_width());
   if (status.ok()) status = backend_->CopyOut(hidden.data, BytesOf(between));
   for (Stage& stage : stages_) {
     if (status.ok()) status = RunStage(stage, plan, between);

@@ -41,6 +41,8 @@ const std::vector<std::string> kItems = {
     "phi3:F16:1:gptq-v2:wide",
     "gemma:BF16:1:ct-int4-asymmetric:wide",
     "llama:BF16:1:ct-mxfp4:wide",
+    "gpt_oss:BF16:1:mxfp4",
+    "gpt_oss:BF16:2:mxfp4:wide",
     "llama:BF16:1:ct-w8a8:wide",
 };
 

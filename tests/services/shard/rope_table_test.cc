@@ -51,6 +51,20 @@ double Dot(const std::vector<double>& a, const std::vector<double>& b) {
   return sum;
 }
 
+TEST(RopeTableTest, ProportionalTurnsTheFastestPairsAtTheirSpeed) {
+  const RopeTable plain = TableOf(16, 1000);
+  const RopeTable table({.theta = 1000,
+                         .dim = 16,
+                         .scaling = RopeScaling::kProportional,
+                         .original_positions = 64,
+                         .turned_pairs = 3});
+  const Row row = RowOf(table, 7), expected = RowOf(plain, 7);
+  for (size_t i = 0; i < row.cos.size(); ++i) {
+    EXPECT_EQ(row.cos[i], i < 3 ? expected.cos[i] : 1) << i;
+    EXPECT_EQ(row.sin[i], i < 3 ? expected.sin[i] : 0) << i;
+  }
+}
+
 TEST(RopeTableTest, SixDimensionsAtPosition100OfTheTextbook) {
   const Json example = Example("rope_6d_t100");
   const Json& inputs = example.at("inputs");

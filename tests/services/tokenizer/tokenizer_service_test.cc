@@ -16,6 +16,7 @@
 #include "services/messages/expected_tokenizer.h"
 #include "services/model/json_fields.h"
 #include "services/rpc/server.h"
+#include "services/work/work_metadata.h"
 #include "tests/testing/test_data.h"
 
 namespace sluice {
@@ -100,6 +101,61 @@ TEST_F(TokenizerServiceTest, TokenizesAndDetokenizes) {
     EXPECT_EQ(count.num_tokens(), tokens.num_tokens());
     EXPECT_EQ(count.token_ids_size(), 0);
   }
+}
+
+// A text that takes a good part of a second.
+v1::TokenizeRequest LongRequest() {
+  v1::TokenizeRequest request;
+  uint32_t state = 1;
+  request.set_count_only(true);  // the ids are more than a client takes
+  while (request.text().size() < (size_t{4} << 20)) {
+    state = state * 1664525 + 1013904223;
+    request.mutable_text()->push_back(static_cast<char>('a' + (state >> 24) % 26));
+  }
+  return request;
+}
+
+TEST_F(TokenizerServiceTest, EndsACallThatHasTakenAllThatItsRequestMay) {
+  const v1::TokenizeRequest request = LongRequest();
+  const auto call = [&](absl::Duration budget, absl::Duration& work) {
+    grpc::ClientContext context;
+    SetWork({.owner = {"costly"}, .meter = std::make_shared<WorkMeter>(budget)}, context);
+    v1::TokenizeResponse response;
+    const absl::Status status = FromGrpc(stub_->Tokenize(&context, request, &response));
+    work = WorkOf(context);
+    return status;
+  };
+  absl::Duration whole, taken;
+  ASSERT_EQ(call(absl::Minutes(10), whole), absl::OkStatus());
+  const absl::Status ended = call(absl::Milliseconds(2), taken);
+  EXPECT_EQ(ended.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(ended.message()), HasSubstr("max_request_work: "));
+  EXPECT_GE(taken, absl::Milliseconds(2));
+  EXPECT_LT(taken, whole / 4) << "it went on";
+}
+
+TEST_F(TokenizerServiceTest, EndsTheWorkOfACallWhoseDeadlineHasPassed) {
+  const v1::TokenizeRequest request = LongRequest();
+  const absl::Time begin = absl::Now();
+  v1::TokenizeResponse response;
+  ASSERT_EQ(Tokenize(request, response), absl::OkStatus());
+  const absl::Duration whole = absl::Now() - begin;
+  const absl::Time begin_of_last = absl::Now();
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(begin_of_last + whole / 20));
+  EXPECT_EQ(FromGrpc(stub_->Tokenize(&context, request, &response)).code(),
+            absl::StatusCode::kDeadlineExceeded);
+  server_->Shutdown(absl::Minutes(1));  // waits for calls that are under way
+  EXPECT_LT(absl::Now() - begin_of_last, whole / 2) << "it went on";
+}
+
+TEST_F(TokenizerServiceTest, TellsWhatShortCallsTake) {
+  grpc::ClientContext context;
+  v1::TokenizeRequest request;
+  request.set_text(std::string(1000, 'q'));
+  v1::TokenizeResponse response;
+  ASSERT_TRUE(stub_->Tokenize(&context, request, &response).ok());
+  EXPECT_GT(WorkOf(context), absl::ZeroDuration());
 }
 
 TEST_F(TokenizerServiceTest, AnswersNothingForAnotherTokenizer) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
+#include "services/work/work_owner.h"
 
 namespace sluice {
 namespace {
@@ -213,6 +214,39 @@ TEST(FairWork, EndsWhatWaitsWhenItGoes) {
     begun.WaitForNotification();
   }
   EXPECT_EQ(num_unwanted, 20);
+}
+
+TEST(FairWork, EndsAJobThatHasTakenAllThatItMay) {
+  FairWork work(OneAtATime());
+  int num_pieces = 0;
+  bool over_budget = false;
+  absl::Notification done;
+  const auto run = [&](FairWork::Slice& slice) {
+    do {
+      ++num_pieces;
+      VirtualTime() += absl::Milliseconds(1);
+    } while (slice.Continue());
+    over_budget = slice.over_budget();
+    done.Notify();
+  };
+  ASSERT_TRUE(work.Add({.owner = {"costly"}, .max_used = absl::Milliseconds(3), .run = run}).ok());
+  done.WaitForNotification();
+  EXPECT_EQ(num_pieces, 4) << "it is told once it has taken more";
+  EXPECT_TRUE(over_budget);
+}
+
+TEST(WorkMeter, BoundsARequestAndBillsAllThatItTakes) {
+  absl::Duration billed;
+  WorkMeter meter(absl::Seconds(2), [&](absl::Duration work) { billed += work; });
+  EXPECT_EQ(meter.left(), absl::Seconds(2));
+  meter.Add(absl::Seconds(2));
+  EXPECT_TRUE(meter.status().ok()) << meter.status();
+  meter.Add(absl::Milliseconds(1));
+  EXPECT_EQ(meter.left(), absl::ZeroDuration());
+  EXPECT_EQ(meter.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(meter.status().message()),
+              HasSubstr("have taken 2.001s of processor time; accepted: up to 2s a request"));
+  EXPECT_EQ(billed, absl::Milliseconds(2001));
 }
 
 }  // namespace

@@ -201,6 +201,27 @@ TEST_F(BatchServiceTest, LimitsWhatIsTaken) {
   EXPECT_TRUE(OnLoop([&] { return service_->AddFile("other", "f", std::string(1900, 'x')); }).ok());
 }
 
+TEST_F(BatchServiceTest, LimitsHowManyThereAre) {
+  BatchOptions options = Options();
+  options.max_files = 5;
+  options.max_batches = 2;
+  Start(options);
+  const std::string file = Upload(Lines(1));
+  std::string first, last;
+  for (int i = 0; i < 3; ++i) {
+    skipped_seconds_ = i;
+    last = (*Create(file))["id"];
+    if (i == 0) first = last;
+    WaitFor(last, "completed");
+  }
+  EXPECT_FALSE(OnLoop([&] { return service_->GetBatch("me", first); }).ok()) << "it is forgotten";
+  EXPECT_EQ((*OnLoop([&] { return service_->ListBatches("me", {}); }))["data"].size(), 2);
+  EXPECT_EQ((*OnLoop([&] { return service_->ListFiles("me", {}); }))["data"].size(), 4);
+  Upload(Lines(1));
+  const auto beyond = OnLoop([&] { return service_->AddFile("me", "f", "x"); });
+  EXPECT_THAT(std::string(beyond.status().message()), HasSubstr("5 files"));
+}
+
 TEST_F(BatchServiceTest, ShowsNobodyWhatIsOthers) {
   Start();
   const std::string file = Upload(Lines(2));
@@ -393,6 +414,15 @@ TEST(ReadBatchRequestTest, NamesWhatIsWrong) {
     const absl::Status status = ReadBatchRequest(body, "").status();
     EXPECT_THAT(std::string(status.message()), HasSubstr(words)) << body;
   }
+}
+
+TEST_F(BatchServiceTest, ClientsAreNotToldWhereFilesAre) {
+  Start();
+  const absl::Status told = service_->ForClient(
+      absl::ResourceExhaustedError(absl::StrCat("cannot write ", folder_, "/files/f: no space")));
+  EXPECT_EQ(told, absl::ResourceExhaustedError("cannot write [location]: no space"));
+  const absl::Status asked = absl::InvalidArgumentError("line 3: \"/v1/files\" is no endpoint");
+  EXPECT_EQ(service_->ForClient(asked), asked);
 }
 
 }  // namespace

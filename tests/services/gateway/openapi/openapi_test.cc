@@ -98,6 +98,10 @@ TEST(OpenApiTest, HasSchemasOfBodies) {
   EXPECT_EQ(members["stream_options"]["properties"]["include_usage"]["type"], "boolean");
   EXPECT_EQ(members["messages"]["items"]["required"], json::array({"role"}));
   EXPECT_FALSE(members.contains("audio"));
+  const json& upload = document["paths"]["/v1/files"]["post"]["requestBody"]["content"];
+  EXPECT_EQ(upload["multipart/form-data"]["schema"]["required"], json::array({"file", "purpose"}));
+  const json& file = document["paths"]["/v1/files/{file_id}"]["delete"]["parameters"][0];
+  EXPECT_EQ(file["name"], "file_id");
   EXPECT_TRUE(document["paths"]["/v1/models"].contains("get"));
 }
 

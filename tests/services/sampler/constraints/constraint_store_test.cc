@@ -45,7 +45,7 @@ ConstraintStore::Result Get(ConstraintStore& store, const v1::Constraint& constr
                             const WorkOwner& owner = kSomebody) {
   ConstraintStore::Result result;
   absl::Notification done;
-  store.Need(constraint, owner, [&](const ConstraintStore::Result& needed) {
+  store.Need(constraint, owner, [&](const ConstraintStore::Result& needed, absl::Duration) {
     result = needed;
     done.Notify();
   });
@@ -59,10 +59,11 @@ struct ConstraintStoreTest : ::testing::Test {
   ConstraintStore::Result Prepare(const v1::Constraint& constraint) {
     ConstraintStore::Result result;
     absl::Notification done;
-    store.Prepare(constraint, kSomebody, [&](const ConstraintStore::Result& prepared) {
-      result = prepared;
-      done.Notify();
-    });
+    store.Prepare(constraint, kSomebody,
+                  [&](const ConstraintStore::Result& prepared, absl::Duration) {
+                    result = prepared;
+                    done.Notify();
+                  });
     done.WaitForNotification();
     return result;
   }
@@ -154,11 +155,13 @@ TEST_F(ConstraintStoreTest, ForgetsWhatNobodyUsesWhereRoomIsShort) {
   const absl::Time deadline = absl::Now() + absl::Seconds(10);
   do {
     absl::Notification done;
-    small.Prepare(Regex("c"), kSomebody, [&](const ConstraintStore::Result& result) {
-      EXPECT_EQ(result.status().code(), absl::StatusCode::kResourceExhausted);
-      EXPECT_THAT(std::string(result.status().message()), HasSubstr("the constraints in use take"));
-      done.Notify();
-    });
+    small.Prepare(Regex("c"), kSomebody,
+                  [&](const ConstraintStore::Result& result, absl::Duration) {
+                    EXPECT_EQ(result.status().code(), absl::StatusCode::kResourceExhausted);
+                    EXPECT_THAT(std::string(result.status().message()),
+                                HasSubstr("the constraints in use take"));
+                    done.Notify();
+                  });
     done.WaitForNotification();
   } while (small.size() > 1 && absl::Now() < deadline);
   EXPECT_EQ(small.size(), 1u);                       // `a` was forgotten
@@ -172,7 +175,7 @@ TEST(ConstraintStore, DoesNotCompileWhatNobodyWaitsForAnyMore) {
   absl::Notification done;
   const auto prepare = [&](int caller, const char* pattern) {
     return store.Prepare(Regex(pattern), kSomebody,
-                         [&, caller](const ConstraintStore::Result& result) {
+                         [&, caller](const ConstraintStore::Result& result, absl::Duration) {
                            told[caller] = result.status();
                            if (caller == 1) done.Notify();
                          });
@@ -196,9 +199,9 @@ TEST(ConstraintStore, DoesNotCompileWhatNobodyWaitsForAnyMore) {
 
 // Takes a good part of a second: whether any string keeps one pattern and not the other is a search
 // among thousands of states, for every member.
-v1::Constraint Slow(int variant) {
+v1::Constraint Slow(int variant, int num_members = 10) {
   std::string members;
-  for (int i = 0; i < 10; ++i) {
+  for (int i = 0; i < num_members; ++i) {
     absl::StrAppend(&members, i == 0 ? "" : ",", "\"", variant, "_", i,
                     R"(":{"type":"string","pattern":"^(a|b)*a(a|b){12}c{)", i,
                     R"(}$","not":{"pattern":"^(a|b)*(a|b){12}c*$"}})");
@@ -216,7 +219,8 @@ TEST(ConstraintStore, StopsCompilingWhatNobodyWaitsForAnyMore) {
   const absl::Duration whole = absl::Now() - begin;
   absl::Status told;
   const auto ticket = store->Prepare(
-      Slow(1), kSomebody, [&](const ConstraintStore::Result& result) { told = result.status(); });
+      Slow(1), kSomebody,
+      [&](const ConstraintStore::Result& result, absl::Duration) { told = result.status(); });
   EXPECT_TRUE(Get(*store, Regex("a")).ok());
   EXPECT_TRUE(told.ok()) << told << ": that one was compiled while this one is";
   store->Leave(ticket);
@@ -228,6 +232,72 @@ TEST(ConstraintStore, StopsCompilingWhatNobodyWaitsForAnyMore) {
   EXPECT_LT(absl::Now() - left, whole / 4);
 }
 
+TEST(ConstraintStore, StopsCompilingAtTheBudgetOfWhoWaits) {
+  ConstraintStore store(40);
+  store.SetVocabulary(Letters());
+  absl::Duration whole, taken;
+  const auto prepare = [&store](absl::Duration max_work, absl::Duration& work) {
+    absl::Status status;
+    absl::Notification done;
+    store.Prepare(
+        Slow(0, 3), kSomebody,
+        [&](const ConstraintStore::Result& result, absl::Duration used) {
+          status = result.status();
+          work = used;
+          done.Notify();
+        },
+        max_work);
+    done.WaitForNotification();
+    return status;
+  };
+  const absl::Status refused = prepare(absl::Milliseconds(2), taken);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("accepted: up to 2ms a request"));
+  EXPECT_EQ(store.size(), 0u) << "another may let it take more";
+  EXPECT_EQ(prepare(absl::Minutes(10), whole), absl::OkStatus());
+  EXPECT_GE(taken, absl::Milliseconds(2)) << "what it took is told with the refusal";
+  EXPECT_LT(taken, whole / 4);
+  EXPECT_EQ(prepare(absl::Milliseconds(2), taken), absl::OkStatus()) << "it is known";
+  EXPECT_EQ(taken, absl::ZeroDuration());
+}
+
+TEST(ConstraintStore, GoesOnForWhoHasMoreToSpend) {
+  ConstraintStore store(40);
+  absl::Status poor, rich;
+  absl::Notification done[2];
+  const auto prepare = [&](absl::Duration max_work, absl::Status& status, absl::Notification& end) {
+    store.Prepare(
+        Slow(0, 3), kSomebody,
+        [&](const ConstraintStore::Result& result, absl::Duration) {
+          status = result.status();
+          end.Notify();
+        },
+        max_work);
+  };
+  prepare(absl::Milliseconds(2), poor, done[0]);
+  prepare(absl::Minutes(10), rich, done[1]);
+  store.SetVocabulary(Letters());
+  for (absl::Notification& end : done) end.WaitForNotification();
+  EXPECT_TRUE(rich.ok()) << rich;
+  EXPECT_TRUE(poor.ok()) << poor;
+}
+
+TEST(ConstraintStore, TellsWhatARefusedConstraintHasTaken) {
+  ConstraintStore store(40);
+  store.SetVocabulary(Letters());
+  v1::Constraint costly = Slow(0, 3);  // and wrong, in its last member
+  costly.mutable_json_schema()->insert(costly.json_schema().size() - 2, R"(,"z":{"type":"no"})");
+  absl::Notification done;
+  absl::Duration work;
+  store.Prepare(costly, kSomebody, [&](const ConstraintStore::Result& result, absl::Duration used) {
+    EXPECT_FALSE(result.ok());
+    work = used;
+    done.Notify();
+  });
+  done.WaitForNotification();
+  EXPECT_GT(work, absl::ZeroDuration());
+}
+
 // One thread compiles at a time, so that what is done before is counted, not timed.
 TEST(ConstraintStore, ATrivialOneDoesNotWaitForNinetyOfAnotherTenant) {
   ConstraintStore::Options options;
@@ -236,16 +306,18 @@ TEST(ConstraintStore, ATrivialOneDoesNotWaitForNinetyOfAnotherTenant) {
   store.SetVocabulary(Letters());
   std::atomic<int> num_compiled = 0, num_refused = 0;
   for (int i = 0; i < 90; ++i) {
-    store.Prepare(Slow(i), {.tenant = "greedy"}, [&](const ConstraintStore::Result& result) {
-      if (result.ok()) ++num_compiled;
-      if (absl::IsResourceExhausted(result.status())) ++num_refused;
-    });
+    store.Prepare(Slow(i), {.tenant = "greedy"},
+                  [&](const ConstraintStore::Result& result, absl::Duration) {
+                    if (result.ok()) ++num_compiled;
+                    if (absl::IsResourceExhausted(result.status())) ++num_refused;
+                  });
   }
   absl::Notification done;
-  store.Prepare(Regex("a"), {.tenant = "good"}, [&](const ConstraintStore::Result& result) {
-    EXPECT_TRUE(result.ok()) << result.status();
-    done.Notify();
-  });
+  store.Prepare(Regex("a"), {.tenant = "good"},
+                [&](const ConstraintStore::Result& result, absl::Duration) {
+                  EXPECT_TRUE(result.ok()) << result.status();
+                  done.Notify();
+                });
   done.WaitForNotification();
   EXPECT_EQ(num_compiled, 0) << "it waits for a slice, not for one of them";
   EXPECT_EQ(num_refused, 0);
@@ -260,16 +332,18 @@ TEST(ConstraintStore, OneTenantsWaitingIsNotAnothersRefusal) {
   Get(store, Regex("first")).IgnoreError();
   int num_refused = 0;
   for (int i = 0; i < 30; ++i) {
-    store.Prepare(Slow(i), {.tenant = "greedy"}, [&](const ConstraintStore::Result& result) {
-      if (absl::IsResourceExhausted(result.status())) ++num_refused;
-    });
+    store.Prepare(Slow(i), {.tenant = "greedy"},
+                  [&](const ConstraintStore::Result& result, absl::Duration) {
+                    if (absl::IsResourceExhausted(result.status())) ++num_refused;
+                  });
   }
   EXPECT_EQ(num_refused, 20);
   absl::Notification done;
-  store.Prepare(Regex("a"), {.tenant = "good"}, [&](const ConstraintStore::Result& result) {
-    EXPECT_TRUE(result.ok()) << result.status();
-    done.Notify();
-  });
+  store.Prepare(Regex("a"), {.tenant = "good"},
+                [&](const ConstraintStore::Result& result, absl::Duration) {
+                  EXPECT_TRUE(result.ok()) << result.status();
+                  done.Notify();
+                });
   done.WaitForNotification();
 }
 

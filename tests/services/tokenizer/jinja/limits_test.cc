@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -113,6 +114,17 @@ TEST(Limits, NothingThatRefersToItselfIsKept) {
                   "{% set ns.loop = loop %}{% macro m() %}{{ ns }}{% endmacro %}{% set ns.m = m %}"
                   "{% set ns.g = [ns]|map('string') %}{% endfor %}"),
       absl::OkStatus());
+}
+
+TEST(Limits, ARenderingEndsWhereItsCheckpointSaysSo) {
+  const auto made = Template::Compile(
+      "{% for a in range(9999) %}{% for b in range(99) %}{{ b }}{% endfor %}{% endfor %}", "t");
+  ASSERT_TRUE(made.ok());
+  int num_asked = 0;
+  const std::function<bool()> checkpoint = [&num_asked] { return ++num_asked < 3; };
+  const auto rendering = (*made)->Render({.checkpoint = &checkpoint});
+  EXPECT_FALSE(rendering.ok());
+  EXPECT_EQ(num_asked, 3) << "after the third nothing more is done";
 }
 
 }  // namespace

@@ -1,0 +1,179 @@
+#include "services/model/gguf_matrix.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "kernels/affine_word.h"
+#include "kernels/check.h"
+#include "kernels/dtype.h"
+#include "services/model/published/fp4.h"
+
+namespace sluice {
+namespace {
+
+constexpr int64_t kBlock = 32;  // weights of the blocks that are groups of other formats
+static_assert(kBlock == kWeightGroup);
+
+// A block as a group: a weight is scale * (number - zero).
+struct AffineBlock {
+  float scale = 0;
+  uint32_t zero = 0;
+  std::array<uint8_t, kBlock> numbers{};
+};
+
+uint8_t ByteAt(const std::byte* at) { return std::to_integer<uint8_t>(*at); }
+
+float HalfAt(const std::byte* at) {
+  uint16_t bits;
+  std::memcpy(&bits, at, sizeof(bits));
+  return FloatFromHalf(bits);
+}
+
+AffineBlock FromQ4_0(const std::byte* block) {
+  AffineBlock found{.scale = HalfAt(block), .zero = 8};
+  for (int64_t j = 0; j < kBlock / 2; ++j) {
+    found.numbers[j] = ByteAt(block + 2 + j) & 15;
+    found.numbers[j + kBlock / 2] = ByteAt(block + 2 + j) >> 4;
+  }
+  return found;
+}
+
+// The fifth bit of weight j is bit j of four bytes.
+AffineBlock FromQ5_0(const std::byte* block) {
+  AffineBlock found = FromQ4_0(block + 4);
+  found.scale = HalfAt(block);
+  found.zero = 16;
+  for (int64_t j = 0; j < kBlock; ++j) {
+    found.numbers[j] |= static_cast<uint8_t>((ByteAt(block + 2 + j / 8) >> (j % 8) & 1) << 4);
+  }
+  return found;
+}
+
+AffineBlock FromQ8_0(const std::byte* block) {
+  AffineBlock found{.scale = HalfAt(block), .zero = 128};
+  for (int64_t j = 0; j < kBlock; ++j) found.numbers[j] = ByteAt(block + 2 + j) ^ 0x80;
+  return found;
+}
+
+// Twice each number is a whole one.
+AffineBlock FromMxFp4(const std::byte* block) {
+  constexpr uint32_t kZero = 12;
+  AffineBlock found{.scale = Fp4BlockScale(ByteAt(block)) / 2, .zero = kZero};
+  std::array<float, kBlock> doubled;  // those of a byte's halves are neighbours
+  DecodeFp4(block + 1, kBlock, 2, doubled.data());
+  for (int64_t j = 0; j < kBlock / 2; ++j) {
+    found.numbers[j] = static_cast<uint8_t>(kZero + static_cast<int>(doubled[2 * j]));
+    found.numbers[j + kBlock / 2] =
+        static_cast<uint8_t>(kZero + static_cast<int>(doubled[2 * j + 1]));
+  }
+  return found;
+}
+
+struct AffineType {
+  std::string_view name;
+  int bits;  // of a number
+  AffineBlock (*read)(const std::byte* block);
+};
+constexpr AffineType kAffineTypes[] = {
+    {"Q4_0", 4, FromQ4_0}, {"Q5_0", 5, FromQ5_0}, {"Q8_0", 8, FromQ8_0}, {"MXFP4", 5, FromMxFp4}};
+
+const AffineType* FindAffineType(std::string_view name) {
+  const auto* found = std::find_if(std::begin(kAffineTypes), std::end(kAffineTypes),
+                                   [&](const AffineType& type) { return type.name == name; });
+  return found == std::end(kAffineTypes) ? nullptr : found;
+}
+
+void WriteGroup(const AffineBlock& block, const WeightFormatTraits& as, std::byte* out) {
+  const uint32_t word = AffineWord(block.scale, block.zero);
+  std::memcpy(out, &word, sizeof(word));
+  out += sizeof(word);
+  if (as.bits == 8) {
+    std::memcpy(out, block.numbers.data(), kBlock);
+    return;
+  }
+  for (int64_t k = 0; k < kBlock; k += 2) {
+    *out++ = static_cast<std::byte>(block.numbers[k] | block.numbers[k + 1] << 4);
+  }
+}
+
+class GgufMatrix final : public PublishedMatrix {
+ public:
+  GgufMatrix(PackedTensor tensor, const StoredType& type, int64_t columns)
+      : PublishedMatrix({std::move(tensor)}),
+        type_(type),
+        affine_(FindAffineType(type.name)),
+        row_bytes_(static_cast<int64_t>(type.BytesOf(static_cast<uint64_t>(columns)))) {}
+
+  absl::Status Read(const MatrixPart& part, absl::Span<float> out) const override;
+  absl::Status ReadRows(const MatrixPart& part, WeightFormat format,
+                        absl::Span<std::byte> out) const override;
+  bool IsReadableAs(WeightFormat format) const override {
+    const WeightFormatTraits& traits = TraitsOf(format);
+    return affine_ != nullptr && HasZeroPoints(format) && traits.group == kBlock &&
+           affine_->bits <= traits.bits;
+  }
+  std::vector<absl::Span<const std::byte>> BytesOf(const MatrixPart& part) const override {
+    return {tensors()[0].bytes.subspan(part.first_row * row_bytes_, part.rows * row_bytes_)};
+  }
+
+ private:
+  const std::byte* BlocksOf(int64_t row, int64_t block) const {
+    return tensors()[0].bytes.data() + row * row_bytes_ + block * type_.size;
+  }
+
+  const StoredType type_;
+  const AffineType* const affine_;  // null: no format with zero points holds its blocks
+  const int64_t row_bytes_;
+};
+
+// A part may begin and end within blocks.
+absl::Status GgufMatrix::Read(const MatrixPart& part, absl::Span<float> out) const {
+  SLUICE_CHECK(part.row_step == 1);
+  const int64_t first = part.first_column / type_.block;
+  const int64_t last = (part.first_column + part.columns + type_.block - 1) / type_.block;
+  const bool is_whole = part.columns == (last - first) * type_.block;
+  std::vector<float> decoded(is_whole ? 0 : (last - first) * type_.block);
+  float* to = out.data();
+  for (int64_t row = part.first_row; row < part.first_row + part.rows; ++row) {
+    type_.decode(BlocksOf(row, first), last - first, is_whole ? to : decoded.data());
+    if (!is_whole) {
+      std::copy_n(decoded.begin() + (part.first_column - first * type_.block), part.columns, to);
+    }
+    to += part.columns;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GgufMatrix::ReadRows(const MatrixPart& part, WeightFormat format,
+                                  absl::Span<std::byte> out) const {
+  SLUICE_CHECK(IsReadableAs(format) && part.row_step == 1);
+  const WeightFormatTraits& as = TraitsOf(format);
+  SLUICE_CHECK(part.first_column % kBlock == 0 && part.columns % kBlock == 0);
+  std::byte* to = out.data();
+  for (int64_t row = part.first_row; row < part.first_row + part.rows; ++row) {
+    const std::byte* block = BlocksOf(row, part.first_column / kBlock);
+    for (int64_t i = 0; i < part.columns; i += kBlock, block += type_.size, to += as.group_bytes) {
+      const AffineBlock read = affine_->read(block);
+      if (!std::isfinite(read.scale)) {
+        return tensors()[0].Error("has a scale that is not finite; accepted: numbers");
+      }
+      WriteGroup(read, as, to);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::unique_ptr<PublishedMatrix> OpenGgufMatrix(PackedTensor tensor, const StoredTensor& stored,
+                                                int64_t columns) {
+  SLUICE_CHECK(stored.type.is_in_blocks() && columns % stored.type.block == 0);
+  return std::make_unique<GgufMatrix>(std::move(tensor), stored.type, columns);
+}
+
+}  // namespace sluice
