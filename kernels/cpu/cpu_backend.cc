@@ -20,11 +20,13 @@
 #include "kernels/cpu/norm.h"
 #include "kernels/cpu/numa.h"
 #include "kernels/cpu/packed_matrix.h"
+#include "kernels/cpu/recurrent.h"
 #include "kernels/cpu/sample.h"
 #include "kernels/cpu/softmax.h"
 #include "kernels/cpu/top_k.h"
 #include "kernels/host_rank_group.h"
 #include "kernels/latent_ops.h"
+#include "kernels/recurrent_ops.h"
 
 namespace sluice {
 namespace {
@@ -41,7 +43,7 @@ NumaLayout LayoutOf(int num_threads, const std::vector<int>& cpus) {
   return NumaLayout::OfPinnedWorkers(num_threads, nodes);
 }
 
-class CpuBackend final : public Backend, private LatentOps {
+class CpuBackend final : public Backend, public RecurrentOps, private LatentOps {
  public:
   explicit CpuBackend(const CpuBackendOptions& options)
       : context_(options.num_threads,
@@ -184,6 +186,38 @@ class CpuBackend final : public Backend, private LatentOps {
     return absl::OkStatus();
   }
 
+  absl::StatusOr<std::unique_ptr<StatePool>> NewStatePool(const StatePoolSpec& spec) override {
+    absl::StatusOr<std::unique_ptr<StatePool>> pool = CpuStatePool::Create(spec);
+    if (!pool.ok()) return pool.status();
+    const auto* const slots =
+        reinterpret_cast<const std::byte*>(static_cast<const CpuStatePool&>(**pool).Slot(0, 0));
+    PlaceOnNodes(slots, (*pool)->size_bytes(), layout_.Nodes());
+    return pool;
+  }
+
+  void CopyStates(absl::Span<const KvBlockCopy> copies, StatePool& pool) override {
+    sluice::CopyStates(context_, copies, static_cast<CpuStatePool&>(pool));
+  }
+
+  void Recur(const RecurrenceInputs& inputs, const RecurrenceParams& params, int layer,
+             StatePool& pool, MatrixView out) override {
+    sluice::Recur(context_, states_.all(), inputs, params, layer, static_cast<CpuStatePool&>(pool),
+                  out);
+  }
+
+  void BeginStates(absl::Span<const StateSegment> segments) override { states_.Assign(segments); }
+
+  void Square(MatrixView x) override { sluice::Square(context_, x); }
+
+  void GateBySigmoid(MatrixView gate, MatrixView x) override {
+    sluice::GateBySigmoid(context_, gate, x);
+  }
+
+  void GroupRmsNorm(MatrixView x, const float* weight, float eps, int num_groups,
+                    MatrixView out) override {
+    sluice::GroupRmsNorm(context_, x, weight, eps, num_groups, out);
+  }
+
  private:
   void GemmOfHeads(const HeadColumns& x, absl::Span<const PackedMatrix* const> weights,
                    const HeadColumns& out) override {
@@ -203,6 +237,7 @@ class CpuBackend final : public Backend, private LatentOps {
 
   CpuContext context_;
   CpuExperts experts_{context_};
+  OwnStateSegments states_;  // of the step
   const std::string name_ =
       absl::StrCat("cpu/", std::string(Name(context_.instructions)),
                    HasFusedMultiplyAdd() ? "" : "_unfused", " v", kBitsVersion);

@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/latent_ops.h"
+#include "kernels/recurrent_ops.h"
 #include "kernels/reference/reference_backend.h"
 
 namespace sluice {
@@ -271,6 +272,62 @@ absl::Status CheckLatents(Backend& backend, DType dtype) {
                  attend);
 }
 
+// A prompt across two boundaries, and a decode step behind it.
+absl::Status CheckRecurrence(Backend& backend, bool has_correction) {
+  constexpr int64_t kPositions = 2 * StatePoolSpec::kRun + 3;
+  const StatePoolSpec spec{.num_layers = 1,
+                           .num_slots = 3,
+                           .num_heads = 2,
+                           .num_key_heads = 1,
+                           .key_dim = 18,
+                           .value_dim = 36,
+                           .conv_width = 4};
+  const int64_t channels = spec.channels(), width = spec.values_width();
+  Draw draw;
+  const Floats mixed = draw(kPositions * channels), gate = draw(kPositions * width),
+               beta = draw(kPositions * 2), decay = draw(kPositions * 2), conv = draw(4 * channels),
+               conv_bias = draw(channels), heads = draw(2), norm = draw(spec.value_dim, 3);
+  const std::vector<int32_t> table = {2, 0, 1};
+  const auto recur = [&](Bench& bench) -> Floats {
+    Backend& by = bench.backend;
+    const auto pool = RecurrentOpsOf(by)->NewStatePool(spec);
+    bench.status.Update(pool.status());
+    if (!pool.ok()) return {};
+    const Floats log_rate = {-4, -3};
+    const RecurrenceParams params{.has_correction = has_correction,
+                                  .conv = bench.Vector(conv),
+                                  .conv_bias = bench.Vector(conv_bias),
+                                  .decay_bias = bench.Vector(heads),
+                                  .log_rate = bench.Vector(log_rate),
+                                  .norm = bench.Vector(norm),
+                                  .norm_eps = 1e-5F,
+                                  .skip = bench.Vector(heads),
+                                  .most_step = 10};
+    const RecurrenceInputs all{.mixed = bench.Matrix(mixed, channels),
+                               .gate = bench.Matrix(gate, width),
+                               .beta = bench.Matrix(beta, 2),
+                               .decay = bench.Matrix(decay, 2)};
+    const MatrixView out = bench.Zeroes(kPositions, width);
+    for (const auto& [first, count] :
+         {std::pair<int64_t, int64_t>{0, kPositions - 1}, {kPositions - 1, 1}}) {
+      const int64_t first_run = std::max<int64_t>(first - 1, 0) / StatePoolSpec::kRun;
+      by.BeginStep({}, count);
+      const StateSegment segment{
+          .num_rows = count,
+          .first_position = first,
+          .slots = absl::MakeConstSpan(table).subspan(static_cast<size_t>(first_run))};
+      RecurrentOpsOf(by)->BeginStates({&segment, 1});
+      RecurrentOpsOf(by)->Recur({.mixed = all.mixed.Rows(first, count),
+                                 .gate = all.gate.Rows(first, count),
+                                 .beta = all.beta.Rows(first, count),
+                                 .decay = all.decay.Rows(first, count)},
+                                params, 0, **pool, out.Rows(first, count));
+    }
+    return bench.Read(out);
+  };
+  return Compare("the recurrence of states", backend, recur);
+}
+
 absl::Status CheckRows(Backend& backend) {
   constexpr int64_t kCols = 66, kRows = 3;
   Draw draw;
@@ -371,6 +428,11 @@ absl::Status SelfCheck(Backend& backend) {
                                       {DType::kF8E4M3, RopeLayout::kHalfSplit}}) {
     if (status.ok()) status = CheckAttention(backend, dtype, layout);
     if (status.ok() && backend.latents() != nullptr) status = CheckLatents(backend, dtype);
+  }
+  if (RecurrentOpsOf(backend) != nullptr && backend.operand_dtype() == DType::kF32) {
+    for (const bool has_correction : {true, false}) {
+      if (status.ok()) status = CheckRecurrence(backend, has_correction);
+    }
   }
   if (status.ok()) status = CheckRows(backend);
   return status.ok() ? CheckSampling(backend) : status;

@@ -18,6 +18,7 @@
 #include "kernels/reference/reference_attention.h"
 #include "kernels/reference/reference_experts.h"
 #include "kernels/reference/reference_kv_pool.h"
+#include "kernels/reference/reference_recurrent.h"
 #include "kernels/reference/reference_sampling.h"
 
 namespace sluice {
@@ -122,7 +123,7 @@ double LogSum(const float* row, int64_t size) {
   return maximum + std::log(sum);
 }
 
-class ReferenceBackend final : public Backend, private LatentOps {
+class ReferenceBackend final : public Backend, private LatentOps, public ReferenceRecurrent {
  public:
   explicit ReferenceBackend(DType operand_dtype) : operand_dtype_(operand_dtype) {}
 

@@ -17,6 +17,10 @@ std::string LackedOf(const LayerSpec& layer) {
     return "norms of queries and keys with weights for each head";
   }
   if (attention.latent.has_value()) return "latents in place of keys and values";
+  if (attention.recurrent.has_value()) return "states in place of keys and values";
+  const DenseMlpSpec* const dense = std::get_if<DenseMlpSpec>(&layer.mlp);
+  if (dense != nullptr && dense->squared) return "squared activations";
+  if (attention.output_gate) return "gates of what attention gives";
   if (attention.sinks) return "attention sinks";
   if (attention.chunk > 0) return "chunks of attention";
   if (attention.clip > 0) return "clamped queries, keys and values";

@@ -99,6 +99,9 @@ void MapLlama4(JsonFields& fields, ModelConfig& config);
 extern const TensorNames kGraniteMoeNames;
 void MapGraniteMoe(JsonFields& fields, ModelConfig& config);
 
+// Gives every decoder_sparse_step-th layer the mixture, but for those that mlp_only_layers names.
+void SetQwenMixtures(JsonFields& fields, const MixtureSpec& mixture, ModelConfig& config);
+
 // The mixtures that DeepSeek-V2, V3 and families after them describe: groups, a bias of the choice, a
 // factor, shared experts and dense first layers. Replaces the dense MLP of the layers that have one.
 // REQUIRES: SetLayers.
@@ -109,6 +112,19 @@ void MapDeepseekMixtures(JsonFields& fields, ModelConfig& config);
 extern const TensorNames kDeepSeekNames;
 void MapDeepSeek(JsonFields& fields, ModelConfig& config);  // V2 and V3, Kimi K2
 void MapGlm4MoeLite(JsonFields& fields, ModelConfig& config);
+
+// ---- recurrent_families.cc: layers with states in place of keys and values ----
+
+extern const TensorNames kQwen3NextNames;
+void MapQwen3Next(JsonFields& fields, ModelConfig& config);
+extern const TensorNames kQwen35Names;  // and of Qwen3.6
+void MapQwen35(JsonFields& fields, ModelConfig& config);
+extern const TensorNames kQwen35MoeNames;
+void MapQwen35Moe(JsonFields& fields, ModelConfig& config);
+extern const TensorNames kGranite4Names;
+void MapGranite4(JsonFields& fields, ModelConfig& config);
+extern const TensorNames kNemotronNames;
+void MapNemotronH(JsonFields& fields, ModelConfig& config);
 
 // ---- family_gemma.cc ----
 

@@ -29,6 +29,35 @@ struct LatentSpec {
   int stored_dim() const { return rank + rope_dim; }  // numbers cached of a position
 };
 
+// A layer with a state of fixed size in place of keys and values. Each head has a memory S
+// [key_dim, value_dim], which every position lets fade, writes to and reads:
+//   S = exp(g) S + k w^T; its output is S^T q.
+enum class RecurrenceKind : uint8_t {
+  // w = beta (v - S^T k) (Yang, Kautz, Hatamizadeh 2024, "Gated Delta Networks"). Queries and keys
+  // have length 1; outputs are normed by head and then gated.
+  kGatedDelta,
+  // w = the time step times v (Dao, Gu 2024, "Mamba-2"). Outputs are gated and then normed.
+  kStateSpace,
+};
+
+struct RecurrentSpec {
+  RecurrenceKind kind = RecurrenceKind::kGatedDelta;
+  int num_heads = 0;      // >= 1
+  int num_key_heads = 0;  // of queries and keys; divides num_heads
+  int key_dim = 0;        // >= 1
+  int value_dim = 0;      // >= 1
+  int conv_width = 0;     // positions that the convolution before it sees, its own included; >= 2
+  bool conv_bias = false;
+  float norm_eps = 0;
+  // Of kStateSpace.
+  float least_step = 0;  // time steps are clamped
+  float most_step = 0;
+  int norm_groups = 1;  // runs of output columns that are normed together; divides num_heads
+
+  int keys_width() const { return num_key_heads * key_dim; }
+  int values_width() const { return num_heads * value_dim; }
+};
+
 // What normalises queries and keys, before they are rotated.
 enum class QkNormKind : uint8_t {
   kHeadRms,       // RMSNorm of every head by itself; all heads share weights [D]
@@ -70,6 +99,13 @@ struct AttentionSpec {
   int kv_source = -1;
   // None: queries, keys and values by head. Of all layers of a model or of none.
   std::optional<LatentSpec> latent;
+  // Multiplies what heads make of values by the sigmoid of a product of what queries are made of.
+  bool output_gate = false;
+  // In place of attention; nothing else of this struct counts then. Equal in all layers that have it.
+  std::optional<RecurrentSpec> recurrent;
+  bool absent = false;  // the layer is an MLP alone; nothing else of this struct counts then
+
+  bool has_keys() const { return !recurrent.has_value() && !absent; }
 };
 
 // down(activation(gate(x)) * up(x)), or down(activation(up(x))) without a gate.
@@ -77,8 +113,9 @@ struct DenseMlpSpec {
   int width = 0;  // F, columns, >= 1
   Activation activation = Activation::kSilu;
   bool gated = true;
-  bool bias = false;  // on gate, up and down
-  GatedClamp clamp;   // of Activation::kClampedSwiGlu
+  bool squared = false;  // what the activation gives is squared (So et al. 2021); of ungated ones
+  bool bias = false;     // on gate, up and down
+  GatedClamp clamp;      // of Activation::kClampedSwiGlu
 };
 
 // How a row's experts are chosen: RouteParams (kernels/routing.h) says what each field means.
@@ -110,9 +147,12 @@ struct MixtureSpec {
   bool expert_factors = false;  // each expert's weight is multiplied by a factor of the expert
 };
 
+// The layer is attention alone.
+struct NoMlpSpec {};
+
 // The kinds of MLP. Code that depends on the kind visits it, so that the compiler reports every
 // place that a further kind concerns.
-using MlpSpec = std::variant<DenseMlpSpec, MixtureSpec>;
+using MlpSpec = std::variant<DenseMlpSpec, MixtureSpec, NoMlpSpec>;
 
 // Which norms [H] a layer has, of ModelConfig::norm's kind.
 struct LayerNorms {
@@ -146,6 +186,8 @@ struct LayerSpec {
 inline const MixtureSpec* MixtureOf(const LayerSpec& layer) {
   return std::get_if<MixtureSpec>(&layer.mlp);
 }
+
+inline bool HasMlp(const LayerSpec& layer) { return !std::holds_alternative<NoMlpSpec>(layer.mlp); }
 
 // REQUIRES: the layer's MLP is dense.
 inline DenseMlpSpec& DenseMlpOf(LayerSpec& layer) { return std::get<DenseMlpSpec>(layer.mlp); }

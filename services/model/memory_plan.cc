@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/kv_format.h"
+#include "kernels/state_format.h"
 #include "services/model/tensor_roles.h"
 #include "services/model/weight_rule.h"
 
@@ -24,6 +25,19 @@ uint64_t BytesOf(TensorId tensor, const ModelConfig& config, WeightFormat wanted
   return BytesOf(WholeOf(ShapeOf(tensor, config)), FormatOf(tensor, config, wanted));
 }
 
+// Of a layer with a state in place of keys and values, so many heads of it: what a block takes,
+// shared out among its positions.
+uint64_t StateBytes(const ModelConfig& config, int64_t heads, int64_t key_heads) {
+  const RecurrentSpec* recurrent = config.recurrent();
+  if (recurrent == nullptr) return 0;
+  const StatePoolSpec spec{.num_heads = static_cast<int>(heads),
+                           .num_key_heads = static_cast<int>(key_heads),
+                           .key_dim = recurrent->key_dim,
+                           .value_dim = recurrent->value_dim,
+                           .conv_width = recurrent->conv_width};
+  return spec.bytes_per_slot() / StatePoolSpec::kRun;
+}
+
 // A latent is kept once, whatever the number of heads; `kv_heads` of a layer.
 template <typename KvHeads>
 uint64_t KvBytes(IndexRange layers, const KvHeads& kv_heads, const ModelConfig& config,
@@ -33,7 +47,8 @@ uint64_t KvBytes(IndexRange layers, const KvHeads& kv_heads, const ModelConfig& 
   }
   uint64_t bytes = 0;
   for (auto layer = static_cast<int>(layers.begin); layer < layers.end; ++layer) {
-    if (config.layers[layer].attention.kv_source >= 0) continue;
+    const AttentionSpec& attention = config.layers[layer].attention;
+    if (attention.kv_source >= 0 || !attention.has_keys()) continue;
     bytes += uint64_t{2} * kv_heads(layer) * KvVectorBytes(dtype, config.head_dim_of(layer));
   }
   return bytes;
@@ -91,12 +106,18 @@ uint64_t HeadBytes(const ModelConfig& config, WeightFormat wanted) {
 
 uint64_t KvBytesPerPosition(const ModelConfig& config, const ShardPlan& plan, DType dtype) {
   const auto kv_heads = [&](int layer) { return KvHeadsOf(layer, config, plan).size(); };
-  return KvBytes(plan.layers, kv_heads, config, dtype);
+  return KvBytes(plan.layers, kv_heads, config, dtype) +
+         config.NumRecurrentLayers(plan.layers.begin, plan.layers.end) *
+             StateBytes(config, plan.recurrent_heads.size(), plan.recurrent_key_heads.size());
 }
 
 uint64_t KvBytesPerPosition(const ModelConfig& config, DType dtype) {
   const auto kv_heads = [&](int layer) { return config.kv_heads_of(layer); };
-  return KvBytes({0, config.num_layers()}, kv_heads, config, dtype);
+  const uint64_t keys = KvBytes({0, config.num_layers()}, kv_heads, config, dtype);
+  const RecurrentSpec* recurrent = config.recurrent();
+  if (recurrent == nullptr) return keys;
+  return keys + config.NumRecurrentLayers(0, config.num_layers()) *
+                    StateBytes(config, recurrent->num_heads, recurrent->num_key_heads);
 }
 
 int KvCopies(const ModelConfig& config, int num_ranks) {

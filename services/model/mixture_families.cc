@@ -85,15 +85,6 @@ std::vector<bool> ReadDenseLayers(JsonFields& fields, int num_layers) {
   return dense;
 }
 
-// Every decoder_sparse_step-th layer is a mixture, but for those that mlp_only_layers names.
-void SetQwenMixtures(JsonFields& fields, const MixtureSpec& mixture, ModelConfig& config) {
-  const int step = fields.OptionalInt("decoder_sparse_step", 1, kMaxLayers).value_or(1);
-  const std::vector<bool> dense = ReadDenseLayers(fields, config.num_layers());
-  for (int layer = 0; layer < config.num_layers(); ++layer) {
-    if ((layer + 1) % step == 0 && !dense[layer]) config.layers[layer].mlp = mixture;
-  }
-}
-
 MixtureSpec MapQwenExperts(JsonFields& fields, int otherwise, int otherwise_chosen,
                            const LayerSpec& layer) {
   MixtureSpec mixture =
@@ -111,6 +102,14 @@ void MapQwenMoeWindow(JsonFields& fields, ModelConfig& config) {
 }
 
 }  // namespace
+
+void SetQwenMixtures(JsonFields& fields, const MixtureSpec& mixture, ModelConfig& config) {
+  const int step = fields.OptionalInt("decoder_sparse_step", 1, kMaxLayers).value_or(1);
+  const std::vector<bool> dense = ReadDenseLayers(fields, config.num_layers());
+  for (int layer = 0; layer < config.num_layers(); ++layer) {
+    if ((layer + 1) % step == 0 && !dense[layer]) config.layers[layer].mlp = mixture;
+  }
+}
 
 // ---- Mixtral ----
 
@@ -471,8 +470,13 @@ void MapGraniteMoe(JsonFields& fields, ModelConfig& config) {
   layer.attention.scale = ReadFactor(fields, "attention_multiplier", 1);
   layer.residual_multiplier = ReadFactor(fields, "residual_multiplier", 1);
   const DenseMlpSpec& dense = DenseMlpOf(layer);
-  MixtureSpec mixture =
-      MapExperts(fields, "num_local_experts", 8, "num_experts_per_tok", 2, dense, dense.width);
+  // Granite 4 has models without.
+  const bool is_hybrid = config.model_type == "granitemoehybrid";
+  const bool has_none = is_hybrid && fields.Get("num_local_experts") != nullptr &&
+                        *fields.Get("num_local_experts") == 0;
+  MixtureSpec mixture = has_none ? MixtureSpec{.expert = dense}
+                                 : MapExperts(fields, "num_local_experts", 8, "num_experts_per_tok",
+                                              2, dense, dense.width);
   mixture.router.normalised = true;
   if (config.model_type == "granitemoeshared") {
     mixture.shared_width = fields.OptionalInt("shared_intermediate_size", 0, kMaxWidth).value_or(0);

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "services/model/config_texts.h"
 #include "services/model/gguf_model.h"
 #include "services/model/json_fields.h"
@@ -44,6 +45,25 @@ void AddDefaults(const ModelFamily& family, nlohmann::json& config) {
   for (const auto& [name, value] : defaults.items()) {
     if (!config.contains(name)) config[name] = value;
   }
+}
+
+// Python writes numbers beyond all limits as Infinity, which is no JSON: such a limit is none, null.
+std::string WithoutInfinities(const std::string& text) {
+  constexpr absl::string_view kInfinity = "Infinity";
+  std::string result;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (!in_string && absl::string_view(text).substr(i, kInfinity.size()) == kInfinity &&
+        (i == 0 || text[i - 1] != '-')) {
+      result += "null";
+      i += kInfinity.size() - 1;
+      continue;
+    }
+    if (in_string && text[i] == '\\' && i + 1 < text.size()) result += text[i++];
+    if (text[i] == '"') in_string = !in_string;
+    result += text[i];
+  }
+  return result;
 }
 
 const ModelFamily* FamilyOf(JsonFields& fields) {
@@ -103,10 +123,22 @@ int32_t ModelConfig::RopeLengthClass(int32_t length) const {
   return longest;
 }
 
+int ModelConfig::NumAttentionLayers(int64_t begin, int64_t end) const {
+  return static_cast<int>(
+      std::count_if(layers.begin() + begin, layers.begin() + end,
+                    [](const LayerSpec& layer) { return layer.attention.has_keys(); }));
+}
+
+int ModelConfig::NumRecurrentLayers(int64_t begin, int64_t end) const {
+  return static_cast<int>(
+      std::count_if(layers.begin() + begin, layers.begin() + end,
+                    [](const LayerSpec& layer) { return layer.attention.recurrent.has_value(); }));
+}
+
 namespace {
 
 absl::StatusOr<ModelConfig> ParseTexts(const ConfigTexts& texts, const ModelOverrides& overrides) {
-  auto config_json = ParseJson(texts.config, texts.config_source);
+  auto config_json = ParseJson(WithoutInfinities(texts.config), texts.config_source);
   if (!config_json.ok()) return config_json.status();
   std::optional<nlohmann::json> text = TextConfig(*config_json);
   nlohmann::json& object = text.has_value() ? *text : *config_json;

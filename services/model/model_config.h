@@ -114,6 +114,16 @@ struct ModelConfig {
     return latent() != nullptr ? latent()->value_dim : head_dim_of(layer);
   }
   int value_width(int layer) const { return num_heads * value_dim(layer); }
+  // Of the layers that have a state in place of keys and values; null where none has.
+  const RecurrentSpec* recurrent() const {
+    for (const LayerSpec& layer : layers) {
+      if (layer.attention.recurrent.has_value()) return &*layer.attention.recurrent;
+    }
+    return nullptr;
+  }
+  // Of the layers [begin, end) those with keys and values, or with a state in place of them.
+  int NumAttentionLayers(int64_t begin, int64_t end) const;
+  int NumRecurrentLayers(int64_t begin, int64_t end) const;
   // S, of embeddings for each layer; 0: there are none.
   int side_width() const {
     return layers.front().side.has_value() ? layers.front().side->width : 0;

@@ -31,7 +31,13 @@ bool IsMatrixOfLayer(TensorId tensor, const ModelConfig& config) {
     case kSharedScore:
     case kQNorm:
     case kKNorm:
+    case kBeta:
+    case kConvQ:
+    case kConvK:
+    case kConvV:
       return false;  // F32 always
+    case kDecay:
+      return config.recurrent()->kind == RecurrenceKind::kStateSpace;
     default:
       return tensor.role >= kFirstLayerRole && ShapeOf(tensor, config).columns > 1;
   }
@@ -54,6 +60,10 @@ bool HaveOneFormat(TensorId a, TensorId b) {
         return 3;
       case kDown:
         return tensor.expert >= 0 ? 4 : 0;
+      case kRecurrentQ:
+      case kRecurrentK:
+      case kRecurrentV:
+        return 5;
       default:
         return 0;
     }

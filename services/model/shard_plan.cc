@@ -29,6 +29,7 @@ std::string ReasonAgainst(const DenseMlpSpec& mlp, int ranks) {
   if (mlp.width % ranks == 0) return "";
   return absl::StrCat("it does not divide intermediate_size, ", mlp.width);
 }
+std::string ReasonAgainst(const NoMlpSpec&, int) { return ""; }
 std::string ReasonAgainst(const MixtureSpec& mixture, int ranks) {
   if (mixture.beside.has_value()) {
     const std::string reason = ReasonAgainst(*mixture.beside, ranks);
@@ -40,10 +41,29 @@ std::string ReasonAgainst(const MixtureSpec& mixture, int ranks) {
                       ", are cut into");
 }
 
+// Why `ranks` can't share layers with states, or "" where they can.
+std::string ReasonAgainst(const RecurrentSpec& recurrent, int ranks) {
+  if (recurrent.num_heads % ranks != 0) {
+    return absl::StrCat("it does not divide the heads of recurrent layers, ", recurrent.num_heads);
+  }
+  if (recurrent.num_key_heads % ranks != 0 && ranks % recurrent.num_key_heads != 0) {
+    return absl::StrCat("it neither divides the key heads of recurrent layers, ",
+                        recurrent.num_key_heads, ", nor is a multiple of them");
+  }
+  if (recurrent.norm_groups > 1 && recurrent.norm_groups % ranks != 0) {
+    return absl::StrCat("it does not divide the groups of the norm of recurrent layers, ",
+                        recurrent.norm_groups);
+  }
+  return "";
+}
+
 // Why `ranks` can't share the model, or "" where they can. `ranks` is one of kRankCounts.
 std::string ReasonAgainst(const ModelConfig& config, int ranks) {
   if (config.num_heads % ranks != 0) {
     return absl::StrCat("it does not divide num_attention_heads, ", config.num_heads);
+  }
+  if (const RecurrentSpec* recurrent = config.recurrent(); recurrent != nullptr) {
+    if (std::string reason = ReasonAgainst(*recurrent, ranks); !reason.empty()) return reason;
   }
   for (int layer = 0; layer < config.num_layers(); ++layer) {
     const int kv_heads = config.kv_heads_of(layer);
@@ -90,10 +110,10 @@ absl::Status CheckPlacement(const ModelConfig& config, const ShardPlacement& pla
   return absl::OkStatus();
 }
 
-// The KV heads of `kv_heads` that query heads `heads` read: query head h reads KV head h / (Nq /
-// Nkv).
-IndexRange KvHeadsThatRead(const ModelConfig& config, int kv_heads, IndexRange heads) {
-  const int group = config.num_heads / kv_heads;
+// The KV heads of `kv_heads` that query heads `heads` of `num_heads` read: query head h reads KV head
+// h / (Nq / Nkv).
+IndexRange KvHeadsThatRead(int num_heads, int kv_heads, IndexRange heads) {
+  const int group = num_heads / kv_heads;
   return {heads.begin / group, (heads.end - 1) / group + 1};
 }
 
@@ -117,7 +137,7 @@ ReductionSlices SlicesOf(int num_slices, int k, const ShardPlacement& placement)
 }  // namespace
 
 IndexRange KvHeadsOf(int layer, const ModelConfig& config, const ShardPlan& plan) {
-  return KvHeadsThatRead(config, config.kv_heads_of(layer), plan.heads);
+  return KvHeadsThatRead(config.num_heads, config.kv_heads_of(layer), plan.heads);
 }
 
 int FirstSharedLayer(const ModelConfig& config) {
@@ -161,10 +181,17 @@ absl::StatusOr<ShardPlan> MakeShardPlan(const ModelConfig& config,
   plan.placement = placement;
   plan.layers = LayersOf(config, placement);
   plan.heads = EvenPart(config.num_heads, ranks, placement.rank);
-  plan.kv_heads = KvHeadsThatRead(config, config.num_kv_heads, plan.heads);
+  plan.kv_heads = KvHeadsThatRead(config.num_heads, config.num_kv_heads, plan.heads);
   const int value_dim = config.latent() != nullptr ? config.latent()->value_dim : config.head_dim;
   plan.o_proj =
       SlicesOf(NumReductionSlices(config.num_heads), config.num_heads * value_dim, placement);
+  if (const RecurrentSpec* recurrent = config.recurrent(); recurrent != nullptr) {
+    plan.recurrent_heads = EvenPart(recurrent->num_heads, ranks, placement.rank);
+    plan.recurrent_key_heads =
+        KvHeadsThatRead(recurrent->num_heads, recurrent->num_key_heads, plan.recurrent_heads);
+    plan.recurrent_out =
+        SlicesOf(NumReductionSlices(recurrent->num_heads), recurrent->values_width(), placement);
+  }
   return plan;
 }
 

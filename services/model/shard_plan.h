@@ -49,6 +49,10 @@ struct ShardPlan {
                            // layers with the model's own heads; KvHeadsOf() of all
   ReductionSlices o_proj;  // K = the values of all heads, cut between heads; `width` is that of
                            // layers with the model's own heads
+  // Of layers with a state in place of keys and values, as the three above; empty where none has one.
+  IndexRange recurrent_heads;
+  IndexRange recurrent_key_heads;
+  ReductionSlices recurrent_out;
 
   // REQUIRES: the width of one of the model's dense MLPs, each of which is cut by itself.
   MlpPart MlpOf(int width) const;

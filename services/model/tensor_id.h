@@ -69,6 +69,28 @@ enum class TensorRole : uint8_t {
   kQABias,   // [query_rank]
   kKvABias,  // [rank + rope_dim]
 
+  kQGate,  // [Nq * D, H]: of AttentionSpec::output_gate
+
+  // Of layers with a state in place of keys and values (RecurrentSpec): K keys_width, W values_width,
+  // M heads.
+  kRecurrentQ,     // [K, H]
+  kRecurrentK,     // [K, H]
+  kRecurrentV,     // [W, H]
+  kRecurrentGate,  // [W, H]
+  kBeta,           // [M, H], of kGatedDelta
+  kDecay,          // [M, H]: to what makes the state fade, or to time steps
+  kConvQ,  // [K, conv_width], a row for each channel, whose last column is of the position itself
+  kConvK,  // [K, conv_width]
+  kConvV,  // [W, conv_width]
+  kConvQBias,      // [K]
+  kConvKBias,      // [K]
+  kConvVBias,      // [W]
+  kDecayBias,      // [M]
+  kLogRate,        // [M]
+  kSkip,           // [M], of kStateSpace
+  kRecurrentNorm,  // [value_dim], or [W] of kStateSpace
+  kRecurrentOut,   // [H, W]
+
   // Of MLPs beside experts (MixtureSpec::beside).
   kMixtureNorm,      // [H], before the experts
   kBesidePostNorm,   // [H], of what the MLP beside them makes

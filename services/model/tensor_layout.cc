@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <initializer_list>
 
 #include "kernels/check.h"
 
@@ -102,6 +103,36 @@ TensorName NameIn(const TensorNames& names, TensorId tensor) {
       return {names.q_a, kBiasSuffix};
     case TensorRole::kKvABias:
       return {names.kv_a, kBiasSuffix};
+    case TensorRole::kQGate:
+      return {names.q, kWeightSuffix};
+    case TensorRole::kRecurrentQ:
+    case TensorRole::kRecurrentK:
+    case TensorRole::kRecurrentV:
+      return {names.recurrent_qkv, kWeightSuffix};
+    case TensorRole::kRecurrentGate:
+      return {names.recurrent_gate, kWeightSuffix};
+    case TensorRole::kBeta:
+      return {names.beta, kWeightSuffix};
+    case TensorRole::kDecay:
+      return {names.decay, kWeightSuffix};
+    case TensorRole::kConvQ:
+    case TensorRole::kConvK:
+    case TensorRole::kConvV:
+      return {names.conv, kWeightSuffix};
+    case TensorRole::kConvQBias:
+    case TensorRole::kConvKBias:
+    case TensorRole::kConvVBias:
+      return {names.conv, kBiasSuffix};
+    case TensorRole::kDecayBias:
+      return {names.decay_bias, ""};
+    case TensorRole::kLogRate:
+      return {names.log_rate, ""};
+    case TensorRole::kSkip:
+      return {names.skip, ""};
+    case TensorRole::kRecurrentNorm:
+      return {names.recurrent_norm, kWeightSuffix};
+    case TensorRole::kRecurrentOut:
+      return {names.recurrent_out, kWeightSuffix};
     case TensorRole::kSideEmbedding:
       return {names.side_embedding, kWeightSuffix};
     case TensorRole::kSideProjection:
@@ -142,6 +173,75 @@ FusedRows FusedQkv(Fusion fusion, const ModelConfig& config, int layer, int64_t 
   return {fusion, first / units, all, rows / units, all / units};
 }
 
+// The parts of a fused tensor one below the other, or those of each of several units.
+FusedRows PartOfUnits(int64_t units, std::initializer_list<int64_t> rows, size_t part) {
+  FusedRows fused{.fusion = Fusion::kStacked};
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const int64_t of_unit = rows.begin()[i] / units;
+    if (i < part) fused.first_row += of_unit;
+    if (i == part) fused.run = of_unit;
+    fused.stride += of_unit;
+  }
+  fused.num_rows = fused.stride * units;
+  return fused;
+}
+
+// REQUIRES: a role of layers with states alone.
+FusedRows FusedRecurrent(TensorRole role, const RecurrentSpec& recurrent, RecurrentFusion fusion) {
+  const int64_t keys = recurrent.keys_width(), values = recurrent.values_width();
+  const int64_t heads = recurrent.num_heads, units = recurrent.num_key_heads;
+  const bool is_mamba = fusion == RecurrentFusion::kMamba;
+  const auto channels = [&](size_t of_mamba, size_t otherwise) {
+    return is_mamba ? PartOfUnits(1, {values, keys, keys}, of_mamba)
+                    : PartOfUnits(1, {keys, keys, values}, otherwise);
+  };
+  // Of mamba, which have all in one.
+  const auto projection = [&](size_t part) {
+    return PartOfUnits(1, {values, values, keys, keys, heads}, part);
+  };
+  const auto of_key_head = [&](size_t part) {
+    return PartOfUnits(units, {keys, keys, values, values}, part);
+  };
+  switch (role) {
+    case TensorRole::kConvQ:
+    case TensorRole::kConvQBias:
+      return channels(2, 0);
+    case TensorRole::kConvK:
+    case TensorRole::kConvKBias:
+      return channels(1, 1);
+    case TensorRole::kConvV:
+    case TensorRole::kConvVBias:
+      return channels(0, 2);
+    default:
+      break;
+  }
+  const bool by_head = fusion == RecurrentFusion::kByKeyHead;
+  switch (role) {
+    case TensorRole::kRecurrentQ:
+      return is_mamba ? projection(3) : by_head ? of_key_head(0) : channels(0, 0);
+    case TensorRole::kRecurrentK:
+      return is_mamba ? projection(2) : by_head ? of_key_head(1) : channels(0, 1);
+    case TensorRole::kRecurrentV:
+      return is_mamba ? projection(1) : by_head ? of_key_head(2) : channels(0, 2);
+    case TensorRole::kRecurrentGate:
+      return is_mamba ? projection(0) : by_head ? of_key_head(3) : FusedRows{};
+    case TensorRole::kBeta:
+      return by_head ? PartOfUnits(units, {heads, heads}, 0) : FusedRows{};
+    case TensorRole::kDecay:
+      return is_mamba  ? projection(4)
+             : by_head ? PartOfUnits(units, {heads, heads}, 1)
+                       : FusedRows{};
+    default:
+      return {};
+  }
+}
+
+// Of a projection with queries and gates side by side, head by head.
+FusedRows FusedGate(int layer, const ModelConfig& config, size_t part) {
+  const int64_t width = config.query_width(layer);
+  return PartOfUnits(config.num_heads, {width, width}, part);
+}
+
 }  // namespace
 
 FusedRows FusedRowsOf(TensorId tensor, const ModelConfig& config, const TensorNames& names) {
@@ -149,8 +249,15 @@ FusedRows FusedRowsOf(TensorId tensor, const ModelConfig& config, const TensorNa
   const int layer = tensor.layer;
   const int64_t query = layer < 0 ? 0 : config.query_width(layer);
   const int64_t kv = layer < 0 ? 0 : config.kv_width(layer);
+  if (tensor.role >= TensorRole::kRecurrentQ && tensor.role <= TensorRole::kRecurrentOut) {
+    return FusedRecurrent(tensor.role, *config.recurrent(), names.recurrent);
+  }
   switch (tensor.role) {
+    case TensorRole::kQGate:
+      return FusedGate(layer, config, 1);
     case TensorRole::kQ:
+      if (config.layers[tensor.layer].attention.output_gate) return FusedGate(layer, config, 0);
+      return FusedQkv(names.qkv, config, layer, 0, query);
     case TensorRole::kQBias:
       return FusedQkv(names.qkv, config, layer, 0, query);
     case TensorRole::kK:

@@ -12,6 +12,15 @@ enum class Fusion : uint8_t {
   kByHead,   // the queries of KV head 0, its k and its v, then those of KV head 1, ...
 };
 
+// How files keep the projections of layers with a state in place of keys and values. The channels of
+// the convolution are one tensor always: those of queries, keys and values, or as kMamba has them.
+enum class RecurrentFusion : uint8_t {
+  kQkv,  // queries, keys and values one below the other; gates, betas and decays by themselves
+  kByKeyHead,  // of key head 0 its query, key, values and gates, then those of key head 1, ...; and
+               // likewise its betas and decays
+  kMamba,      // gates, values, keys, queries, time steps one below the other
+};
+
 // Experts that files keep in one tensor; their biases are [E, outputs].
 enum class ExpertStack : uint8_t {
   kNone,         // tensors for each
@@ -78,6 +87,18 @@ struct TensorNames {
   const char* stacked_gate_up = nullptr;
   const char* stacked_down = nullptr;
   const char* sinks = nullptr;  // the tensor's own name
+  // Of layers with a state in place of keys and values.
+  const char* recurrent_qkv = nullptr;
+  const char* recurrent_gate = nullptr;
+  const char* beta = nullptr;
+  const char* decay = nullptr;
+  const char* conv = nullptr;
+  const char* decay_bias = nullptr;  // the tensor's own name, as the next two
+  const char* log_rate = nullptr;
+  const char* skip = nullptr;
+  const char* recurrent_norm = nullptr;
+  const char* recurrent_out = nullptr;
+  RecurrentFusion recurrent = RecurrentFusion::kQkv;
   // Of MLPs beside experts.
   const char* mixture_norm = nullptr;
   const char* beside_post_norm = nullptr;

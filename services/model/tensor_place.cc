@@ -37,6 +37,10 @@ bool IsNormWeight(TensorRole role) {
   }
 }
 
+bool IsConvolution(TensorRole role) {
+  return role == TensorRole::kConvQ || role == TensorRole::kConvK || role == TensorRole::kConvV;
+}
+
 bool IsRotated(TensorRole role) {
   return role == TensorRole::kQ || role == TensorRole::kK || role == TensorRole::kQBias ||
          role == TensorRole::kKBias;
@@ -270,6 +274,8 @@ TensorPlace TensorPlaces::Of(TensorId tensor) const {
   place.first_row = fused.first_row;
   place.run = fused.run;
   place.stride = fused.stride;
+  // Files have a convolution of one input a channel.
+  if (IsConvolution(tensor.role) && !AreOwn()) place.matrices = place.stored.rows;
   return place;
 }
 

@@ -27,6 +27,7 @@ bool HasMlpRole(TensorRole role, const DenseMlpSpec& mlp) {
 
 // REQUIRES: a role of attention's projections, or a norm or bias that only latent attention has.
 bool HasProjection(TensorRole role, const AttentionSpec& attention) {
+  if (!attention.has_keys()) return false;
   if (!attention.latent.has_value()) {
     const bool of_kv = role == TensorRole::kK || role == TensorRole::kV;
     return role == TensorRole::kQ || (of_kv && attention.kv_source < 0);
@@ -84,6 +85,26 @@ bool HasMlpTensor(TensorId tensor, const MixtureSpec& mixture) {
   }
 }
 
+bool HasMlpTensor(TensorId, const NoMlpSpec&) { return false; }
+
+// REQUIRES: a role of layers with states alone.
+bool HasRecurrentTensor(TensorRole role, const AttentionSpec& attention) {
+  if (!attention.recurrent.has_value()) return false;
+  const RecurrentSpec& recurrent = *attention.recurrent;
+  switch (role) {
+    case TensorRole::kBeta:
+      return recurrent.kind == RecurrenceKind::kGatedDelta;
+    case TensorRole::kSkip:
+      return recurrent.kind == RecurrenceKind::kStateSpace;
+    case TensorRole::kConvQBias:
+    case TensorRole::kConvKBias:
+    case TensorRole::kConvVBias:
+      return recurrent.conv_bias;
+    default:
+      return true;
+  }
+}
+
 int NumExperts(int layer, const ModelConfig& config) {
   const MixtureSpec* const mixture = layer < 0 ? nullptr : MixtureOf(config.layers[layer]);
   return mixture == nullptr ? 0 : mixture->router.num_experts;
@@ -100,6 +121,9 @@ int WidthOf(TensorId tensor, const MixtureSpec& mixture) {
   return tensor.expert >= 0 ? mixture.expert.width : mixture.shared_width;
 }
 
+int WidthOf(TensorId, const NoMlpSpec&) { return 0; }
+
+MlpPart PartOf(TensorId, const NoMlpSpec&, const ShardPlan&) { return {}; }
 MlpPart PartOf(TensorId, const DenseMlpSpec& mlp, const ShardPlan& plan) {
   return plan.MlpOf(mlp.width);
 }
@@ -153,7 +177,8 @@ IndexRange QkNormRows(QkNormKind kind, IndexRange heads, int64_t head_dim) {
 }
 
 bool HasQkNorm(TensorRole role, const AttentionSpec& attention) {
-  const bool is_stored = attention.qk_norm && attention.qk_norm_kind != QkNormKind::kPlainHeadRms;
+  const bool is_stored = attention.has_keys() && attention.qk_norm &&
+                         attention.qk_norm_kind != QkNormKind::kPlainHeadRms;
   return is_stored && (role == TensorRole::kQNorm || attention.kv_source < 0);
 }
 
@@ -188,7 +213,10 @@ bool HasTensor(TensorId tensor, const ModelConfig& config) {
     case TensorRole::kKBias:
     case TensorRole::kVBias:
       return config.layers[tensor.layer].attention.qkv_bias &&
+             config.layers[tensor.layer].attention.has_keys() &&
              config.layers[tensor.layer].attention.kv_source < 0;
+    case TensorRole::kO:
+      return config.layers[tensor.layer].attention.has_keys();
     case TensorRole::kOutputFactor:
       return config.layers[tensor.layer].output_factor;
     case TensorRole::kSideEmbedding:
@@ -199,15 +227,39 @@ bool HasTensor(TensorId tensor, const ModelConfig& config) {
     case TensorRole::kSideNorm:
       return config.side_width() > 0;
     case TensorRole::kOBias:
-      return config.layers[tensor.layer].attention.o_bias;
+      return config.layers[tensor.layer].attention.o_bias &&
+             config.layers[tensor.layer].attention.has_keys();
+    case TensorRole::kQGate:
+      return config.layers[tensor.layer].attention.output_gate &&
+             config.layers[tensor.layer].attention.has_keys();
+    case TensorRole::kRecurrentQ:
+    case TensorRole::kRecurrentK:
+    case TensorRole::kRecurrentV:
+    case TensorRole::kRecurrentGate:
+    case TensorRole::kBeta:
+    case TensorRole::kDecay:
+    case TensorRole::kConvQ:
+    case TensorRole::kConvK:
+    case TensorRole::kConvV:
+    case TensorRole::kConvQBias:
+    case TensorRole::kConvKBias:
+    case TensorRole::kConvVBias:
+    case TensorRole::kDecayBias:
+    case TensorRole::kLogRate:
+    case TensorRole::kSkip:
+    case TensorRole::kRecurrentNorm:
+    case TensorRole::kRecurrentOut:
+      return HasRecurrentTensor(tensor.role, config.layers[tensor.layer].attention);
     case TensorRole::kQNorm:
     case TensorRole::kKNorm:
       return HasQkNorm(tensor.role, config.layers[tensor.layer].attention);
     case TensorRole::kSinks:
-      return config.layers[tensor.layer].attention.sinks;
+      return config.layers[tensor.layer].attention.sinks &&
+             config.layers[tensor.layer].attention.has_keys();
     case TensorRole::kQNormBias:
     case TensorRole::kKNormBias:
       return config.layers[tensor.layer].attention.qk_norm &&
+             config.layers[tensor.layer].attention.has_keys() &&
              config.layers[tensor.layer].attention.qk_norm_kind == QkNormKind::kHeadLayer;
     case TensorRole::kQ:
     case TensorRole::kK:
@@ -296,6 +348,71 @@ MatrixShape LatentShapeOf(TensorRole role, const ModelConfig& config) {
       SLUICE_CHECK(role == TensorRole::kKvB);
       return {int64_t{config.num_heads} * (latent.nope_dim + latent.value_dim), latent.rank};
   }
+}
+
+// REQUIRES: a role of layers with states alone.
+MatrixShape RecurrentShapeOf(TensorRole role, const ModelConfig& config) {
+  const RecurrentSpec& recurrent = *config.recurrent();
+  const int64_t keys = recurrent.keys_width(), values = recurrent.values_width();
+  switch (role) {
+    case TensorRole::kRecurrentQ:
+    case TensorRole::kRecurrentK:
+      return {keys, config.hidden_size};
+    case TensorRole::kRecurrentV:
+    case TensorRole::kRecurrentGate:
+      return {values, config.hidden_size};
+    case TensorRole::kBeta:
+    case TensorRole::kDecay:
+      return {recurrent.num_heads, config.hidden_size};
+    case TensorRole::kConvQ:
+    case TensorRole::kConvK:
+      return {keys, recurrent.conv_width};
+    case TensorRole::kConvV:
+      return {values, recurrent.conv_width};
+    case TensorRole::kConvQBias:
+    case TensorRole::kConvKBias:
+      return {keys, 1};
+    case TensorRole::kConvVBias:
+      return {values, 1};
+    case TensorRole::kRecurrentNorm:
+      return {recurrent.kind == RecurrenceKind::kGatedDelta ? recurrent.value_dim : values, 1};
+    case TensorRole::kRecurrentOut:
+      return {config.hidden_size, values};
+    default:
+      return {recurrent.num_heads, 1};
+  }
+}
+
+// The rows or columns that a rank has of it.
+TensorSlice RecurrentSliceOf(TensorRole role, const ModelConfig& config, const ShardPlan& plan) {
+  const RecurrentSpec& recurrent = *config.recurrent();
+  TensorSlice slice = WholeOf(RecurrentShapeOf(role, config));
+  const IndexRange values = Scaled(plan.recurrent_heads, recurrent.value_dim);
+  switch (role) {
+    case TensorRole::kRecurrentQ:
+    case TensorRole::kRecurrentK:
+    case TensorRole::kConvQ:
+    case TensorRole::kConvK:
+    case TensorRole::kConvQBias:
+    case TensorRole::kConvKBias:
+      slice.rows = Scaled(plan.recurrent_key_heads, recurrent.key_dim);
+      break;
+    case TensorRole::kRecurrentV:
+    case TensorRole::kRecurrentGate:
+    case TensorRole::kConvV:
+    case TensorRole::kConvVBias:
+      slice.rows = values;
+      break;
+    case TensorRole::kRecurrentNorm:
+      if (recurrent.kind == RecurrenceKind::kStateSpace) slice.rows = values;
+      break;
+    case TensorRole::kRecurrentOut:
+      slice.columns = values;
+      break;
+    default:
+      slice.rows = plan.recurrent_heads;
+  }
+  return slice;
 }
 
 }  // namespace
@@ -390,15 +507,39 @@ MatrixShape ShapeOf(TensorId tensor, const ModelConfig& config) {
     case TensorRole::kQABias:
     case TensorRole::kKvABias:
       return LatentShapeOf(tensor.role, config);
+    case TensorRole::kQGate:
+      return {config.query_width(tensor.layer), hidden};
+    case TensorRole::kRecurrentQ:
+    case TensorRole::kRecurrentK:
+    case TensorRole::kRecurrentV:
+    case TensorRole::kRecurrentGate:
+    case TensorRole::kBeta:
+    case TensorRole::kDecay:
+    case TensorRole::kConvQ:
+    case TensorRole::kConvK:
+    case TensorRole::kConvV:
+    case TensorRole::kConvQBias:
+    case TensorRole::kConvKBias:
+    case TensorRole::kConvVBias:
+    case TensorRole::kDecayBias:
+    case TensorRole::kLogRate:
+    case TensorRole::kSkip:
+    case TensorRole::kRecurrentNorm:
+    case TensorRole::kRecurrentOut:
+      return RecurrentShapeOf(tensor.role, config);
   }
   SLUICE_CHECK(false);
   return {};
 }
 
 TensorSlice SliceOf(TensorId tensor, const ModelConfig& config, const ShardPlan& plan) {
+  if (tensor.role >= TensorRole::kRecurrentQ && tensor.role <= TensorRole::kRecurrentOut) {
+    return RecurrentSliceOf(tensor.role, config, plan);
+  }
   TensorSlice slice = WholeOf(ShapeOf(tensor, config));
   switch (tensor.role) {
     case TensorRole::kQ:
+    case TensorRole::kQGate:
     case TensorRole::kQB:
     case TensorRole::kQBias:
       slice.rows = Scaled(plan.heads, config.head_dim_of(tensor.layer));

@@ -15,9 +15,11 @@ int64_t RunOf(TensorId tensor, const ModelConfig& config) {
   if (tensor.role == TensorRole::kDown || tensor.role == TensorRole::kSharedDown) {
     return MlpPartOf(tensor, config, ShardPlan{}).down_proj.width;
   }
-  if (tensor.role != TensorRole::kO) return ShapeOf(tensor, config).columns;
+  const bool is_recurrent = tensor.role == TensorRole::kRecurrentOut;
+  if (tensor.role != TensorRole::kO && !is_recurrent) return ShapeOf(tensor, config).columns;
   const auto plan = MakeShardPlan(config, {});
   SLUICE_CHECK(plan.ok());  // one rank is always accepted
+  if (is_recurrent) return plan->recurrent_out.width;
   return ShapeOf(tensor, config).columns / plan->o_proj.num_slices;
 }
 
@@ -64,7 +66,15 @@ WeightFormat FormatOf(TensorId tensor, const ModelConfig& config, WeightFormat w
       return IsQuantized(wanted) ? WeightFormat::kBF16 : wanted;
     case TensorRole::kRouter:
     case TensorRole::kSharedScore:
+    case TensorRole::kConvQ:
+    case TensorRole::kConvK:
+    case TensorRole::kConvV:
+    case TensorRole::kBeta:
       return WeightFormat::kF32;
+    case TensorRole::kDecay:
+      // Of kStateSpace it is part of one tensor with all other projections.
+      if (config.recurrent()->kind == RecurrenceKind::kGatedDelta) return WeightFormat::kF32;
+      return InGroups(wanted, RunOf(tensor, config));
     default:
       if (ShapeOf(tensor, config).columns == 1) return WeightFormat::kF32;  // a norm or a bias
       return InGroups(wanted, RunOf(tensor, config));

@@ -19,6 +19,8 @@ namespace sluice {
 //   norms, biases         F32    F32    F32    F32    F32
 //   routers               F32    F32    F32    F32    F32    small, and a rounded one chooses
 //                                                            other experts
+//   convolutions, betas,  F32    F32    F32    F32    F32    small; those of states in place of keys
+//   decays
 //
 // The map from latents to keys and values (kKvB) is BF16 where a quantised format was wanted:
 // attention multiplies one half of it transposed, across the groups that share a scale.

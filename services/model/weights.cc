@@ -44,6 +44,14 @@ absl::Status Named(const std::string& folder, const TensorPlace& place,
                       absl::StrCat(folder, ": tensor \"", place.name, "\" ", status.message()));
 }
 
+// The query projection of the first layer or what stands for it.
+TensorId FirstProjection(const ModelConfig& config) {
+  for (const TensorRole role : {TensorRole::kQ, TensorRole::kQA, TensorRole::kRecurrentV}) {
+    if (HasTensor({role, 0}, config)) return {role, 0};
+  }
+  return {TensorRole::kUp, 0};
+}
+
 }  // namespace
 
 WeightSource::WeightSource(const ModelConfig& config, TensorPlaces places, Checkpoint checkpoint,
@@ -174,9 +182,7 @@ absl::StatusOr<WeightFormat> WeightSource::Resolve(WeightType type) const {
   }
   const auto& quantization = config_.quantization;
   if (quantization.has_value()) return quantization->format;
-  TensorId id{TensorRole::kQ, 0};
-  if (!HasTensor(id, config_)) id.role = TensorRole::kQA;
-  const TensorPlace query = places_.Of(id);
+  const TensorPlace query = places_.Of(FirstProjection(config_));
   // The nearest format that holds their numbers exactly.
   if (StoredTensorAt(query).type.is_in_blocks()) return WeightFormat::kF32;
   const DType stored = StoredType(query);

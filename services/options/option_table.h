@@ -251,7 +251,8 @@ inline constexpr std::array kOptions = {
                  "Part of a GPU's memory that weights, keys and values may take together with "
                  "--kv_cache_mib=0; less where several shards share the GPU.")
         .Default("0.8"),
-    IntegerOption("block_size", kShard, "N", "Positions in a block of the KV cache.")
+    IntegerOption("block_size", kShard, "N",
+                  "Positions in a block of the KV cache; 64 of models with recurrent layers.")
         .Default("16")
         .AnyInteger(),
     // --- The processes that a replica is made of ---

@@ -48,6 +48,10 @@ KvLayout KvLayoutOf(const ModelConfig& config, const ShardPlan& plan, int block_
       layout.slots.push_back(layout.slots[source - plan.layers.begin]);
       continue;
     }
+    if (!config.layers[layer].attention.has_keys()) {
+      layout.slots.push_back({.pool = -1});
+      continue;
+    }
     const int pool = PoolOf(SpecOf(layer, config, plan), layout.pools);
     layout.slots.push_back({pool, layout.pools[pool].num_layers++});
   }

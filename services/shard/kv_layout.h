@@ -13,7 +13,7 @@ namespace sluice {
 
 struct KvLayout {
   struct Slot {
-    int pool = 0;   // index in `pools`
+    int pool = 0;   // index in `pools`; -1 of layers without keys and values
     int layer = 0;  // in it
   };
 

@@ -30,6 +30,8 @@ class LayerLoader {
                                        int64_t num_slices = 1, int expert = -1);
   // The parts one after another as one vector; those that the model lacks are left out.
   FloatVector Vector(std::initializer_list<TensorRole> parts);
+  // The parts below one another as one matrix of floats, transposed.
+  FloatVector Transposed(std::initializer_list<TensorRole> parts);
   // Weights of a norm that has none.
   FloatVector Ones(int size) { return Allocated(std::vector<float>(size, 1.0F)); }
   // A vector times a factor, and the only element of one.
@@ -187,6 +189,25 @@ FloatVector LayerLoader::Vector(std::initializer_list<TensorRole> wanted) {
   return VectorOf(Present(wanted));
 }
 
+FloatVector LayerLoader::Transposed(std::initializer_list<TensorRole> wanted) {
+  MatrixShape shape;
+  std::vector<float> values;
+  for (const TensorId part : Present(wanted)) {
+    if (!status_.ok()) return {};
+    const TensorSlice slice = SliceOf(part);
+    const auto read = source_.ReadFloats(part, slice);
+    status_ = read.status();
+    if (!status_.ok()) return {};
+    values.insert(values.end(), read->begin(), read->end());
+    shape = {shape.rows + slice.rows.size(), slice.columns.size()};
+  }
+  std::vector<float> turned(values.size());
+  Transpose({reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(float)},
+            shape, sizeof(float),
+            {reinterpret_cast<std::byte*>(turned.data()), turned.size() * sizeof(float)});
+  return Allocated(turned);
+}
+
 FloatVector LayerLoader::ExpertVectors(std::initializer_list<TensorRole> wanted, int num_experts) {
   std::vector<TensorId> parts;
   for (int expert = 0; expert < num_experts; ++expert) {
@@ -255,12 +276,36 @@ std::unique_ptr<LatentWeights> LoadLatent(const LatentSpec& spec, LayerLoader& l
   return weights;
 }
 
+std::unique_ptr<RecurrentWeights> LoadRecurrent(const RecurrentSpec& spec, const ShardPlan& plan,
+                                                LayerLoader& loader) {
+  using enum TensorRole;
+  auto weights = std::make_unique<RecurrentWeights>();
+  weights->spec = spec;
+  weights->mixed = loader.Matrix({kRecurrentQ, kRecurrentK, kRecurrentV});
+  weights->gate = loader.Matrix({kRecurrentGate});
+  weights->beta = loader.Matrix({kBeta});
+  weights->decay = loader.Matrix({kDecay});
+  weights->conv = loader.Transposed({kConvQ, kConvK, kConvV});
+  weights->conv_bias = loader.Vector({kConvQBias, kConvKBias, kConvVBias});
+  weights->decay_bias = loader.Vector({kDecayBias});
+  weights->log_rate = loader.Vector({kLogRate});
+  weights->skip = loader.Vector({kSkip});
+  weights->norm = loader.Vector({kRecurrentNorm});
+  weights->out = loader.Matrix({kRecurrentOut}, plan.recurrent_out.slices.size());
+  return weights;
+}
+
 AttentionWeights LoadAttention(int layer, const ModelConfig& config, const ShardPlan& plan,
                                LayerLoader& loader) {
   using enum TensorRole;
   const AttentionSpec& spec = config.layers[layer].attention;
   const int head_dim = config.head_dim_of(layer);
   AttentionWeights weights{.spec = spec};
+  if (spec.recurrent.has_value()) {
+    weights.recurrent = LoadRecurrent(*spec.recurrent, plan, loader);
+  }
+  if (!spec.has_keys()) return weights;
+  weights.gate = loader.Matrix({kQGate});
   const bool has_kv = spec.kv_source < 0;
   weights.num_kv_heads = has_kv ? static_cast<int>(KvHeadsOf(layer, config, plan).size()) : 0;
   weights.head_dim = head_dim;
@@ -293,6 +338,22 @@ DenseMlpWeights LoadMlp(const DenseMlpSpec& spec, const ShardPlan& plan, LayerLo
   weights.down = loader.Matrix({kDown}, plan.MlpOf(spec.width).down_proj.slices.size());
   weights.down_bias = loader.Vector({kDownBias});
   return weights;
+}
+
+void AppendMatrices(const RecurrentWeights& recurrent, std::vector<const PackedMatrix*>& matrices) {
+  for (const auto* matrix :
+       {&recurrent.mixed, &recurrent.gate, &recurrent.beta, &recurrent.decay, &recurrent.out}) {
+    if (*matrix != nullptr) matrices.push_back(matrix->get());
+  }
+}
+
+size_t VectorBytes(const RecurrentWeights& recurrent) {
+  size_t bytes = 0;
+  for (const FloatVector* vector : {&recurrent.conv, &recurrent.conv_bias, &recurrent.decay_bias,
+                                    &recurrent.log_rate, &recurrent.skip, &recurrent.norm}) {
+    bytes += vector->size_bytes();
+  }
+  return bytes;
 }
 
 void AppendMatrices(const LatentWeights& latent, std::vector<const PackedMatrix*>& matrices) {
@@ -335,6 +396,11 @@ MixtureWeights LoadMlp(const MixtureSpec& spec, const ShardPlan& plan, LayerLoad
   return weights;
 }
 
+NoMlpWeights LoadMlp(const NoMlpSpec&, const ShardPlan&, LayerLoader&) { return {}; }
+
+void AppendMatrices(const NoMlpWeights&, std::vector<const PackedMatrix*>&) {}
+size_t OtherBytes(const NoMlpWeights&) { return 0; }
+
 void AppendMatrices(const DenseMlpWeights& mlp, std::vector<const PackedMatrix*>& matrices) {
   matrices.insert(matrices.end(), {mlp.gate_up.get(), mlp.down.get()});
 }
@@ -368,12 +434,12 @@ size_t OtherBytes(const MixtureWeights& mlp) {
 }  // namespace
 
 std::vector<const PackedMatrix*> LayerWeights::matrices() const {
-  std::vector<const PackedMatrix*> matrices = {attention.o.get()};
-  if (attention.latent != nullptr) {
-    AppendMatrices(*attention.latent, matrices);
-  } else {
-    matrices.push_back(attention.qkv.get());
+  std::vector<const PackedMatrix*> matrices;
+  for (const auto* matrix : {&attention.o, &attention.qkv, &attention.gate}) {
+    if (*matrix != nullptr) matrices.push_back(matrix->get());
   }
+  if (attention.latent != nullptr) AppendMatrices(*attention.latent, matrices);
+  if (attention.recurrent != nullptr) AppendMatrices(*attention.recurrent, matrices);
   std::visit([&](const auto& kind) { AppendMatrices(kind, matrices); }, mlp);
   if (side_gate != nullptr) matrices.insert(matrices.end(), {side_gate.get(), side_out.get()});
   return matrices;
@@ -382,6 +448,7 @@ std::vector<const PackedMatrix*> LayerWeights::matrices() const {
 size_t LayerWeights::size_bytes() const {
   size_t bytes = std::visit([](const auto& kind) { return OtherBytes(kind); }, mlp);
   if (attention.latent != nullptr) bytes += VectorBytes(*attention.latent);
+  if (attention.recurrent != nullptr) bytes += VectorBytes(*attention.recurrent);
   for (const PackedMatrix* matrix : matrices()) bytes += matrix->size_bytes();
   for (const FloatVector* vector :
        {&attention_norm.weight, &attention_norm.bias, &attention.qkv_bias, &attention.q_norm,

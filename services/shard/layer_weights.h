@@ -64,6 +64,21 @@ struct LatentWeights {
   HeadMatrices value_maps;  // [value_dim, rank] each
 };
 
+// A layer with a state in place of keys and values (RecurrentSpec); K, W and M are the rank's.
+struct RecurrentWeights {
+  RecurrentSpec spec;
+  std::unique_ptr<PackedMatrix> mixed;  // [2 K + W, H]: queries, keys, values
+  std::unique_ptr<PackedMatrix> gate;   // [W, H]
+  std::unique_ptr<PackedMatrix> beta;   // [M, H], of kGatedDelta
+  std::unique_ptr<PackedMatrix> decay;  // [M, H]
+  FloatVector conv;                     // [conv_width, 2 K + W]
+  FloatVector conv_bias;                // [2 K + W]
+  FloatVector decay_bias, log_rate;     // [M]
+  FloatVector skip;                     // [M], of kStateSpace
+  FloatVector norm;                     // [value_dim], or [W] of kStateSpace
+  std::unique_ptr<PackedMatrix> out;    // [H, W]: a partial sum, cut into the plan's slices
+};
+
 // Dimensions of the rank: Nq and Nkv are its heads, F its columns of the layer's MLP. Matrices that
 // read the same rows are fused, so that one product computes them.
 struct AttentionWeights {
@@ -74,6 +89,9 @@ struct AttentionWeights {
   FloatVector q_norm, k_norm, q_norm_bias, k_norm_bias;
   // With a latent: what there is in place of the above, null otherwise.
   std::unique_ptr<LatentWeights> latent;
+  std::unique_ptr<PackedMatrix> gate;  // [Nq * D, H], with an output gate
+  // In place of all that, null otherwise.
+  std::unique_ptr<RecurrentWeights> recurrent;
   std::unique_ptr<PackedMatrix> o;  // [H, values]: a partial sum, cut into the plan's slices
   FloatVector o_bias;               // [H], added once, after the ranks' sum
   FloatVector sinks;                // [Nq], of layers with sinks
@@ -112,8 +130,10 @@ struct MixtureWeights {
   FloatVector expert_factors;  // [E]
 };
 
+struct NoMlpWeights {};
+
 // An alternative for each of MlpSpec.
-using MlpWeights = std::variant<DenseMlpWeights, MixtureWeights>;
+using MlpWeights = std::variant<DenseMlpWeights, MixtureWeights, NoMlpWeights>;
 
 struct LayerWeights {
   NormWeights attention_norm;  // [H], before attention
@@ -131,6 +151,13 @@ struct LayerWeights {
   NormWeights side_norm;                    // [H]
   Activation side_activation = Activation::kGeluTanh;
   float output_factor = 1;
+
+  bool has_mlp() const { return !std::holds_alternative<NoMlpWeights>(mlp); }
+  // The norm of what the layer's first branch reads; null where it reads the residual stream.
+  const NormWeights* first_norm() const {
+    if (!attention.spec.absent) return norms.before_attention ? &attention_norm : nullptr;
+    return norms.before_mlp ? &mlp_norm : nullptr;
+  }
 
   // Those that Gemm multiplies with, and all.
   std::vector<const PackedMatrix*> matrices() const;

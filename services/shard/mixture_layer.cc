@@ -1,5 +1,6 @@
 // ShardModel's mixtures of experts.
 #include "kernels/expert_ops.h"
+#include "kernels/recurrent_ops.h"
 #include "services/shard/shard_model.h"
 
 namespace sluice {
@@ -92,6 +93,7 @@ absl::Status ShardModel::SumExperts(const MixtureWeights& mlp, const Routing& ro
                        .clamp = expert.clamp,
                        .weighs_inputs = mlp.spec.weighs_inputs},
                       activated);
+  if (expert.squared) RecurrentOpsOf(backend_)->Square(activated);
   CombineOptions combine{.weighted = !mlp.spec.weighs_inputs, .bias = mlp.down_bias.data_or_null()};
   if (mlp.shared_down != nullptr) combine.shared = RunSharedExpert(mlp, step);
   return sum([&](MatrixView out, const float* /*bias*/, bool add_to_out) {
@@ -108,6 +110,7 @@ SharedExpert ShardModel::RunSharedExpert(const MixtureWeights& mlp, const Step& 
                       .down = mlp.shared_down.get()};
   backend_.Gemm(step.input, *mlp.shared_gate_up, shared.x,
                 {.activation = expert.activation, .clamp = expert.clamp});
+  if (expert.squared) RecurrentOpsOf(backend_)->Square(shared.x);
   if (mlp.shared_score != nullptr) {
     backend_.Gemm(step.input, *mlp.shared_score, views.shared_scores);
     shared.scores = views.shared_scores.Row(0);

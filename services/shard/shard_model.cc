@@ -34,7 +34,27 @@ absl::Status CheckOptions(const ShardModelOptions& options) {
   return status;
 }
 
+// Of the rank's layers with states; as many slots as blocks.
+StatePoolSpec StateSpecOf(const ModelConfig& config, const ShardPlan& plan) {
+  const RecurrentSpec* const recurrent = config.recurrent();
+  if (recurrent == nullptr) return {};
+  return {.num_layers = config.NumRecurrentLayers(plan.layers.begin, plan.layers.end),
+          .num_heads = static_cast<int>(plan.recurrent_heads.size()),
+          .num_key_heads = static_cast<int>(plan.recurrent_key_heads.size()),
+          .key_dim = recurrent->key_dim,
+          .value_dim = recurrent->value_dim,
+          .conv_width = recurrent->conv_width};
+}
+
+uint64_t BytesPerSlot(const StatePoolSpec& spec) {
+  return spec.num_layers == 0 ? 0 : spec.num_layers * spec.bytes_per_slot();
+}
+
+// Of a stage whose layers are MLPs alone.
+constexpr uint64_t kLeastBlockBytes = 1024;
+
 // Makes room for an MLP of a layer.
+void Widen(const NoMlpSpec&, const ShardPlan&, StepShape&) {}
 void Widen(const DenseMlpSpec& mlp, const ShardPlan& plan, StepShape& shape) {
   shape.mlp_width = std::max(shape.mlp_width, plan.MlpOf(mlp.width).columns.size());
 }
@@ -67,7 +87,15 @@ bool ChangesBranches(const LayerSpec& layer) {
 }
 
 bool NormsWholeQk(const AttentionSpec& attention) {
+  if (!attention.has_keys()) return false;
   return attention.qk_norm && attention.qk_norm_kind == QkNormKind::kWholeRms;
+}
+
+// Whether a norm takes what all ranks have of a row.
+bool NormsOverRanks(const AttentionSpec& attention) {
+  if (!attention.recurrent.has_value()) return NormsWholeQk(attention);
+  return attention.recurrent->kind == RecurrenceKind::kStateSpace &&
+         attention.recurrent->norm_groups == 1;
 }
 
 // How a rank sums the squares of its keys.
@@ -104,7 +132,7 @@ StepShape ShapeOfStep(const ModelConfig& config, const ShardPlan& plan, int64_t 
       .num_ranks = plan.placement.num_ranks,
       .has_branch = any_layer(ChangesBranches),
       .has_squares =
-          any_layer([](const LayerSpec& layer) { return NormsWholeQk(layer.attention); }),
+          any_layer([](const LayerSpec& layer) { return NormsOverRanks(layer.attention); }),
       .has_query_factors =
           any_layer([](const LayerSpec& layer) { return layer.attention.growth.has_value(); }),
       .operand_dtype = backend.operand_dtype()};
@@ -113,10 +141,31 @@ StepShape ShapeOfStep(const ModelConfig& config, const ShardPlan& plan, int64_t 
     std::visit([&](const auto& mlp) { Widen(mlp, plan, shape); }, config.layers[layer].mlp);
   }
   if (config.latent() != nullptr) shape.latent = LatentShapeOfStep(*config.latent(), plan);
+  if (const RecurrentSpec* recurrent = config.recurrent(); recurrent != nullptr) {
+    const int64_t keys = plan.recurrent_key_heads.size() * recurrent->key_dim;
+    const int64_t values = plan.recurrent_heads.size() * recurrent->value_dim;
+    shape.recurrent = {
+        .channels = 2 * keys + values, .values = values, .heads = plan.recurrent_heads.size()};
+  }
+  if (any_layer([](const LayerSpec& layer) { return layer.attention.output_gate; })) {
+    shape.gate_width = shape.query_width;
+  }
   return shape;
 }
 
 absl::Status CheckBackend(const ModelConfig& config, Backend& backend) {
+  const bool has_recurrent =
+      RecurrentOpsOf(backend) != nullptr && backend.operand_dtype() == DType::kF32;
+  const bool needs_recurrent =
+      config.recurrent() != nullptr ||
+      std::any_of(config.layers.begin(), config.layers.end(),
+                  [](const LayerSpec& layer) { return layer.attention.output_gate; });
+  if (needs_recurrent && !has_recurrent) {
+    return absl::UnimplementedError(
+        absl::StrCat("layers with states in place of keys and values, "
+                     "and gates of attention, are not computed by ",
+                     std::string(backend.name()), "; accepted for this model: --device cpu"));
+  }
   if (config.latent() == nullptr || backend.latents() != nullptr) return absl::OkStatus();
   return absl::UnimplementedError(absl::StrCat("latent attention is not computed by ",
                                                std::string(backend.name()),
@@ -128,8 +177,11 @@ absl::Status CheckBackend(const ModelConfig& config, Backend& backend) {
 absl::StatusOr<std::unique_ptr<ShardModel>> ShardModel::Load(const ModelConfig& config,
                                                              const ShardPlan& plan,
                                                              const WeightSource& source,
-                                                             const ShardModelOptions& options,
+                                                             const ShardModelOptions& asked,
                                                              Backend& backend) {
+  ShardModelOptions options = asked;
+  // A block belongs to one boundary of the recurrence.
+  if (config.recurrent() != nullptr) options.block_size = StatePoolSpec::kRun;
   absl::Status status = CheckOptions(options);
   if (status.ok() && backend.experts() == nullptr) status = CheckGpuComputes(config);
   status.Update(CheckBackend(config, backend));
@@ -137,9 +189,11 @@ absl::StatusOr<std::unique_ptr<ShardModel>> ShardModel::Load(const ModelConfig& 
   const auto format = source.Resolve(options.weights);
   if (!format.ok()) return format.status();
   const KvLayout layout = KvLayoutOf(config, plan, options.block_size, options.kv_dtype);
-  const KvDemand kv{.bytes = options.kv_cache_bytes,
-                    .block_size = options.block_size,
-                    .bytes_per_block = layout.bytes_per_block()};
+  const KvDemand kv{
+      .bytes = options.kv_cache_bytes,
+      .block_size = options.block_size,
+      .bytes_per_block = std::max<uint64_t>(
+          layout.bytes_per_block() + BytesPerSlot(StateSpecOf(config, plan)), kLeastBlockBytes)};
   const bool device_memory = backend.memory().has_value();
   // How many a device has room for is known once everything else is in it.
   const auto blocks = device_memory ? 1 : BlocksWithin(kv);
@@ -175,6 +229,12 @@ ShardModel::ShardModel(const ModelConfig& config, const ShardPlan& plan, const S
   segments_.reserve(limits.max_rows);
   positions_.reserve(limits.max_rows);
   query_factors_.reserve(limits.max_rows);
+  kv_dtype_ = options.kv_dtype;
+  for (int64_t layer = plan.layers.begin; layer < plan.layers.end; ++layer) {
+    const bool has_state = config.layers[layer].attention.recurrent.has_value();
+    pool_layers_.push_back(has_state ? config.NumRecurrentLayers(plan.layers.begin, layer)
+                                     : config.NumAttentionLayers(plan.layers.begin, layer));
+  }
 }
 
 absl::Status ShardModel::MakeRankGroups() {
@@ -189,7 +249,7 @@ absl::Status ShardModel::MakeRankGroups() {
   absl::Status status = make(config_.hidden_size, ranks_);
   const bool sums_squares =
       std::any_of(config_.layers.begin(), config_.layers.end(),
-                  [](const LayerSpec& layer) { return NormsWholeQk(layer.attention); });
+                  [](const LayerSpec& layer) { return NormsOverRanks(layer.attention); });
   if (status.ok() && sums_squares) status = make(2, square_ranks_);
   return status;
 }
@@ -217,11 +277,17 @@ absl::Status ShardModel::ReserveKv(const KvLayout& layout) {
     backend_.ReserveForAttention(*kv_pools_.back(), limits_.max_rows);
     kv_dtype_ = spec.dtype;
   }
-  return absl::OkStatus();
+  StatePoolSpec states = StateSpecOf(config_, plan_);
+  if (states.num_layers == 0) return absl::OkStatus();
+  states.num_slots = limits_.num_blocks;
+  auto state_pool = RecurrentOpsOf(backend_)->NewStatePool(states);
+  if (state_pool.ok()) state_pool_ = *std::move(state_pool);
+  return state_pool.status();
 }
 
 size_t ShardModel::kv_bytes() const {
-  return std::accumulate(kv_pools_.begin(), kv_pools_.end(), size_t{0},
+  const size_t states = state_pool_ == nullptr ? 0 : state_pool_->size_bytes();
+  return std::accumulate(kv_pools_.begin(), kv_pools_.end(), states,
                          [](size_t bytes, const auto& pool) { return bytes + pool->size_bytes(); });
 }
 
@@ -283,6 +349,7 @@ absl::Status ShardModel::CopyBlocks(absl::Span<const KvBlockCopy> copies) {
     return checked;
   }
   for (const auto& pool : kv_pools_) backend_.CopyBlocks(copies, *pool);
+  if (state_pool_ != nullptr) RecurrentOpsOf(backend_)->CopyStates(copies, *state_pool_);
   return absl::OkStatus();
 }
 
@@ -305,6 +372,7 @@ absl::Status ShardModel::Forward(absl::Span<const ShardSegment> segments, Matrix
   step.sides = hidden.Columns(config_.hidden_size, hidden.cols - config_.hidden_size);
   PlaceSegments(segments);
   backend_.BeginStep(segments_, rows);
+  if (state_pool_ != nullptr) PlaceStates(segments);
   const bool own_rotations = PlaceRotations(segments);
   PlaceQueryFactors(step.views.query_factors);
   for (RankGroup* ranks : {ranks_.get(), square_ranks_.get()}) {
@@ -323,21 +391,21 @@ absl::Status ShardModel::Forward(absl::Span<const ShardSegment> segments, Matrix
 }
 
 absl::Status ShardModel::RunLayers(const Step& step) {
-  if (layers_[0].norms.before_attention) {
-    Norm(layers_[0].attention_norm, step.hidden, step.views.normed);
+  if (const NormWeights* first = layers_[0].first_norm(); first != nullptr) {
+    Norm(*first, step.hidden, step.views.normed);
   }
   for (size_t index = 0; index < layers_.size(); ++index) {
     const LayerWeights& layer = layers_[index];
-    absl::Status sent =
-        Attend(layer, static_cast<int>(index), WithInput(layer.norms.before_attention, step));
+    const NormWeights* const next =
+        index + 1 == layers_.size() ? nullptr : layers_[index + 1].first_norm();
+    absl::Status sent;
+    if (!layer.attention.spec.absent) {
+      sent = Attend(layer, static_cast<int>(index), next,
+                    WithInput(layer.norms.before_attention, step));
+    }
     if (!sent.ok()) return sent;
     BranchEnd end{.post = layer.norms.after_mlp ? &layer.mlp_post_norm : nullptr,
                   .multiplier = layer.residual_multiplier};
-    const bool is_last = index + 1 == layers_.size();
-    const NormWeights* next = nullptr;
-    if (!is_last && layers_[index + 1].norms.before_attention) {
-      next = &layers_[index + 1].attention_norm;
-    }
     const bool ends_with_mlp = layer.side_gate == nullptr && layer.output_factor == 1;
     if (ends_with_mlp) end.next = next;
     sent = Mlp(layer.mlp, end, WithInput(layer.norms.before_mlp || layer.parallel_residual, step));
@@ -385,6 +453,20 @@ void ShardModel::PlaceSegments(absl::Span<const ShardSegment> segments) {
   }
 }
 
+// Without slots of their own, a block has that of its number.
+void ShardModel::PlaceStates(absl::Span<const ShardSegment> segments) {
+  state_segments_.clear();
+  for (size_t i = 0; i < segments.size(); ++i) {
+    const ShardSegment& segment = segments[i];
+    const auto first = std::max(segment.first_position - 1, 0) / StatePoolSpec::kRun;
+    state_segments_.push_back({.first_row = segments_[i].first_row,
+                               .num_rows = segment.num_positions,
+                               .first_position = segment.first_position,
+                               .slots = segment.block_table.subspan(static_cast<size_t>(first))});
+  }
+  RecurrentOpsOf(backend_)->BeginStates(state_segments_);
+}
+
 void ShardModel::PlaceQueryFactors(MatrixView factors) {
   const auto layer =
       std::find_if(config_.layers.begin(), config_.layers.end(),
@@ -427,9 +509,14 @@ void ShardModel::Norm(const NormWeights& norm, MatrixView x, MatrixView out) {
   }
 }
 
-absl::Status ShardModel::Attend(const LayerWeights& layer, int index, const Step& step) {
+absl::Status ShardModel::Attend(const LayerWeights& layer, int index, const NormWeights* next_layer,
+                                const Step& step) {
   const AttentionWeights& attention = layer.attention;
-  if (attention.latent != nullptr) {
+  if (attention.recurrent != nullptr) {
+    if (absl::Status sent = RunRecurrence(*attention.recurrent, index, step); !sent.ok()) {
+      return sent;
+    }
+  } else if (attention.latent != nullptr) {
     AttendToLatents(attention, index, step);
   } else if (absl::Status sent = AttendByHead(attention, index, step); !sent.ok()) {
     return sent;
@@ -441,6 +528,12 @@ absl::Status ShardModel::Attend(const LayerWeights& layer, int index, const Step
     Norm(layer.mlp_norm, step.hidden, step.views.normed);
   } else if (layer.norms.before_mlp) {
     end.next = &layer.mlp_norm;
+  } else if (!layer.has_mlp()) {
+    end.next = next_layer;
+  }
+  if (attention.recurrent != nullptr) {
+    return AddProductToResidual(step.views.recurrent.attended, *attention.recurrent->out,
+                                /*bias=*/{}, end, step);
   }
   const MatrixView attended = step.views.attended.Columns(0, attention.o->num_inputs());
   return AddProductToResidual(attended, *attention.o, attention.o_bias, end, step);
@@ -470,6 +563,11 @@ absl::Status ShardModel::AttendByHead(const AttentionWeights& attention, int ind
                            .sinks = attention.sinks.data_or_null(),
                            .softcap = spec.softcap},
                           views.attended.Columns(0, queries.cols));
+  if (attention.gate != nullptr) {
+    backend_.Gemm(step.input, *attention.gate, views.output_gate);
+    RecurrentOpsOf(backend_)->GateBySigmoid(views.output_gate,
+                                            views.attended.Columns(0, queries.cols));
+  }
   return absl::OkStatus();
 }
 
@@ -586,6 +684,7 @@ absl::Status ShardModel::RunMlp(const DenseMlpWeights& mlp, const BranchEnd& end
                 {.bias = mlp.gate_up_bias.data_or_null(),
                  .activation = mlp.spec.activation,
                  .clamp = mlp.spec.clamp});
+  if (mlp.spec.squared) RecurrentOpsOf(backend_)->Square(activated);
   return AddProductToResidual(activated, *mlp.down, mlp.down_bias, end, step);
 }
 

@@ -25,6 +25,7 @@
 #include "kernels/communicator.h"
 #include "kernels/expert_ops.h"
 #include "kernels/latent_ops.h"
+#include "kernels/recurrent_ops.h"
 #include "services/model/model_config.h"
 #include "services/model/shard_plan.h"
 #include "services/model/weights.h"
@@ -47,8 +48,9 @@ struct ShardModelOptions {
   // 0: what a device with memory of its own has left of `device_share`.
   uint64_t kv_cache_bytes = uint64_t{256} << 20;
   double device_share = 0.8;  // of such a device's memory, weights included; in (0, 1]
-  int block_size = 16;        // positions, >= 1
-  int max_step_rows = 512;    // >= 1; activations are allocated for so many
+  // Positions, >= 1. Models with recurrent layers have blocks of StatePoolSpec::kRun, whatever it is.
+  int block_size = 16;
+  int max_step_rows = 512;  // >= 1; activations are allocated for so many
   // How long the ranks' exchanges in one step may take together.
   absl::Duration step_timeout = absl::InfiniteDuration();
 };
@@ -128,6 +130,7 @@ class ShardModel {
   using LastProduct = absl::FunctionRef<void(MatrixView out, const float* bias, bool add_to_out)>;
 
   void PlaceSegments(absl::Span<const ShardSegment> segments);
+  void PlaceStates(absl::Span<const ShardSegment> segments);
   // Copies the factors of the step's queries to `factors`, where the model has any.
   void PlaceQueryFactors(MatrixView factors);
   // Fills in step_rotations_. Whether they are the step's own.
@@ -139,13 +142,21 @@ class ShardModel {
   void Norm(const NormWeights& norm, MatrixView x, MatrixView out);
   // `step` with the input of a branch that has a norm before it, or none.
   static Step WithInput(bool has_norm, const Step& step);
-  // Both read step.input.
-  absl::Status Attend(const LayerWeights& layer, int index, const Step& step);
+  // Both read step.input. `next_layer`: the norm that the layer after this one begins with, or null.
+  absl::Status Attend(const LayerWeights& layer, int index, const NormWeights* next_layer,
+                      const Step& step);
   // Both end with what the output projection reads in views.attended.
   absl::Status AttendByHead(const AttentionWeights& attention, int index, const Step& step);
   void AttendToLatents(const AttentionWeights& attention, int index, const Step& step);
+  // Ends with what the output projection reads in views.recurrent.attended.
+  absl::Status RunRecurrence(const RecurrentWeights& weights, int index, const Step& step);
+  // RMSNorm of what the heads of all ranks have to say, as one vector.
+  absl::Status NormOverRanks(const RecurrentWeights& weights, const Step& step);
   LatentParams LatentParamsOf(const AttentionWeights& attention) const;
   absl::Status Mlp(const MlpWeights& mlp, const BranchEnd& end, const Step& step);
+  absl::Status RunMlp(const NoMlpWeights&, const BranchEnd&, const Step&) {
+    return absl::OkStatus();
+  }
   absl::Status RunMlp(const DenseMlpWeights& mlp, const BranchEnd& end, const Step& step);
   // RMSNorm of queries and keys, each over the heads of all ranks.
   absl::Status NormWholeQk(const AttentionWeights& attention, const Step& step);
@@ -188,12 +199,16 @@ class ShardModel {
 
   // Contents change with every step; their size never does.
   std::vector<std::unique_ptr<KvPool>> kv_pools_;
-  std::vector<KvLayout::Slot> kv_slots_;  // of each layer
+  std::vector<KvLayout::Slot> kv_slots_;   // of each layer
+  std::unique_ptr<StatePool> state_pool_;  // null where no layer of the stage has states
+  // By layer of the stage, its number among those with states, or with keys.
+  std::vector<int> pool_layers_;
   StepArena arena_;
   std::unique_ptr<RankGroup> ranks_;  // null for a single rank
   // What sums squares of queries and keys; null for a single rank, and where no layer needs it.
   std::unique_ptr<RankGroup> square_ranks_;
   std::vector<AttentionSegment> segments_;
+  std::vector<StateSegment> state_segments_;
   std::vector<int32_t> positions_;          // of the step's rows
   std::vector<float> query_factors_;        // of the step's rows
   std::vector<Rotations> rotations_;        // of ModelConfig::ropes

@@ -56,6 +56,18 @@ size_t CarveLatent(const StepShape& shape, Carver& carver, StepViews& views) {
 size_t CarveByHead(const StepShape& shape, Carver& carver, StepViews& views) {
   views.qkv = carver.Take(shape.query_width + 2 * shape.kv_width);
   views.attended = carver.Take(shape.value_width, shape.operand_dtype);
+  if (shape.gate_width > 0) views.output_gate = carver.Take(shape.gate_width);
+  return carver.offset();
+}
+
+size_t CarveRecurrent(const StepShape& shape, Carver& carver, StepViews& views) {
+  if (shape.recurrent.heads == 0) return carver.offset();
+  RecurrentViews& recurrent = views.recurrent;
+  recurrent.mixed = carver.Take(shape.recurrent.channels);
+  recurrent.gate = carver.Take(shape.recurrent.values);
+  recurrent.beta = carver.Take(shape.recurrent.heads);
+  recurrent.decay = carver.Take(shape.recurrent.heads);
+  recurrent.attended = carver.Take(shape.recurrent.values, shape.operand_dtype);
   return carver.offset();
 }
 
@@ -93,11 +105,13 @@ size_t Carve(const StepShape& shape, std::byte* base, StepViews& views) {
   const size_t attention_end = shape.latent.stored_dim > 0 ? CarveLatent(shape, carver, views)
                                                            : CarveByHead(shape, carver, views);
   carver.Rewind(shared);
+  const size_t recurrent_end = CarveRecurrent(shape, carver, views);
+  carver.Rewind(shared);
   views.activated = carver.Take(shape.mlp_width, shape.operand_dtype);
   const size_t mlp_end = carver.offset();
   carver.Rewind(shared);
   CarveMixture(shape, carver, views);
-  return std::max({attention_end, mlp_end, carver.offset()});
+  return std::max({attention_end, recurrent_end, mlp_end, carver.offset()});
 }
 
 }  // namespace
@@ -114,6 +128,7 @@ StepViews StepArena::Views(int64_t rows) const {
   SLUICE_CHECK(rows >= 1 && rows <= largest_.normed.rows);
   StepViews views = largest_;
   LatentViews& latent = views.latent;
+  RecurrentViews& recurrent = views.recurrent;
   for (MatrixView* view : {&views.normed,
                            &views.partial,
                            &views.qkv,
@@ -132,6 +147,12 @@ StepViews StepArena::Views(int64_t rows) const {
                            &views.expert_activated,
                            &views.shared_activated,
                            &views.shared_scores,
+                           &views.output_gate,
+                           &recurrent.mixed,
+                           &recurrent.gate,
+                           &recurrent.beta,
+                           &recurrent.decay,
+                           &recurrent.attended,
                            &latent.q_latent,
                            &latent.q_latent_normed,
                            &latent.q,

@@ -22,6 +22,13 @@ struct LatentStepShape {
   int64_t mixed_width = 0;     // Nq * the latent's rank
 };
 
+// What layers with a state in place of keys and values take, 0 without them. K, W and M are the rank's.
+struct RecurrentStepShape {
+  int64_t channels = 0;  // 2 K + W
+  int64_t values = 0;    // W
+  int64_t heads = 0;     // M
+};
+
 // Sizes of a step on one rank, all >= 1 where nothing else is said.
 struct StepShape {
   int64_t max_rows = 0;     // of the largest step
@@ -30,7 +37,9 @@ struct StepShape {
   int64_t kv_width = 0;     // Nkv * D of the rank; 0 with latent attention
   int64_t value_width = 0;  // of what the output projection reads
   LatentStepShape latent;
-  int64_t mlp_width = 0;  // F of the rank, of the widest layer
+  RecurrentStepShape recurrent;
+  int64_t gate_width = 0;  // of attention's output gate; 0: none
+  int64_t mlp_width = 0;   // F of the rank, of the widest layer
   // Of mixtures of experts, of the largest; 0 where there are none.
   int num_experts = 0;       // E
   int num_chosen = 0;        // k
@@ -56,6 +65,15 @@ struct LatentViews {
   MatrixView mixed;            // [T, Nq * rank], operand: what attention makes of latents
 };
 
+// Of layers with a state in place of keys and values.
+struct RecurrentViews {
+  MatrixView mixed;     // [T, 2 K + W]
+  MatrixView gate;      // [T, W]
+  MatrixView beta;      // [T, M]
+  MatrixView decay;     // [T, M]
+  MatrixView attended;  // [T, W], operand
+};
+
 // Matrices of T rows, F32 but for operands of products, which have the backend's operand dtype. The
 // activations of attention and MLP share memory: a layer computes one after the other.
 struct StepViews {
@@ -65,6 +83,8 @@ struct StepViews {
   MatrixView qkv;       // [T, (Nq + 2 Nkv) * D]
   MatrixView attended;  // [T, values of all heads], operand
   LatentViews latent;
+  RecurrentViews recurrent;
+  MatrixView output_gate;  // [T, Nq * D]
   // Of models that need them, see StepShape.
   MatrixView branch;         // [T, H]: what attention or MLP adds, before it is added
   MatrixView second_branch;  // [T, H]: what experts add beside an MLP

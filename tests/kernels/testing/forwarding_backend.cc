@@ -234,6 +234,41 @@ void ForwardingBackend::PrepareLatentAttention(MatrixView q, MatrixView kv,
   });
 }
 
+absl::StatusOr<std::unique_ptr<StatePool>> ForwardingBackend::NewStatePool(
+    const StatePoolSpec& spec) {
+  return RecurrentOpsOf(*within_)->NewStatePool(spec);
+}
+
+void ForwardingBackend::CopyStates(absl::Span<const KvBlockCopy> copies, StatePool& pool) {
+  Forward([this, copies = CopyOf(copies), &pool] {
+    RecurrentOpsOf(*within_)->CopyStates(copies, pool);
+  });
+}
+
+void ForwardingBackend::Recur(const RecurrenceInputs& inputs, const RecurrenceParams& params,
+                              int layer, StatePool& pool, MatrixView out) {
+  Forward([=, this, &pool] { RecurrentOpsOf(*within_)->Recur(inputs, params, layer, pool, out); });
+}
+
+void ForwardingBackend::BeginStates(absl::Span<const StateSegment> segments) {
+  Forward([this, owned = std::make_shared<OwnStateSegments>(segments)] {
+    RecurrentOpsOf(*within_)->BeginStates(owned->all());
+  });
+}
+
+void ForwardingBackend::Square(MatrixView x) {
+  Forward([=, this] { RecurrentOpsOf(*within_)->Square(x); });
+}
+
+void ForwardingBackend::GateBySigmoid(MatrixView gate, MatrixView x) {
+  Forward([=, this] { RecurrentOpsOf(*within_)->GateBySigmoid(gate, x); });
+}
+
+void ForwardingBackend::GroupRmsNorm(MatrixView x, const float* weight, float eps, int num_groups,
+                                     MatrixView out) {
+  Forward([=, this] { RecurrentOpsOf(*within_)->GroupRmsNorm(x, weight, eps, num_groups, out); });
+}
+
 void ForwardingBackend::CopyBlocks(absl::Span<const KvBlockCopy> copies, KvPool& pool) {
   Forward([this, copies = CopyOf(copies), &pool] { within_->CopyBlocks(copies, pool); });
 }

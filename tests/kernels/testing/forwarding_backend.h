@@ -10,10 +10,11 @@
 #include "kernels/backend.h"
 #include "kernels/expert_ops.h"
 #include "kernels/latent_ops.h"
+#include "kernels/recurrent_ops.h"
 
 namespace sluice {
 
-class ForwardingBackend : public Backend, private LatentOps {
+class ForwardingBackend : public Backend, public RecurrentOps, private LatentOps {
  public:
   explicit ForwardingBackend(std::unique_ptr<Backend> within);
   ~ForwardingBackend() override;
@@ -65,6 +66,17 @@ class ForwardingBackend : public Backend, private LatentOps {
                     absl::Span<int32_t> ids) override;
   absl::Status Sample(MatrixView logits, absl::Span<const SampleRow> rows,
                       absl::Span<SampledRow> results) override;
+
+  bool has_recurrent_ops() const override { return RecurrentOpsOf(*within_) != nullptr; }
+  absl::StatusOr<std::unique_ptr<StatePool>> NewStatePool(const StatePoolSpec& spec) override;
+  void CopyStates(absl::Span<const KvBlockCopy> copies, StatePool& pool) override;
+  void Recur(const RecurrenceInputs& inputs, const RecurrenceParams& params, int layer,
+             StatePool& pool, MatrixView out) override;
+  void BeginStates(absl::Span<const StateSegment> segments) override;
+  void Square(MatrixView x) override;
+  void GateBySigmoid(MatrixView gate, MatrixView x) override;
+  void GroupRmsNorm(MatrixView x, const float* weight, float eps, int num_groups,
+                    MatrixView out) override;
 
  protected:
   using Work = std::function<absl::Status()>;

@@ -36,6 +36,14 @@ TEST(CheckGpuComputes, AcceptsWhatGpusCompute) {
   EXPECT_TRUE(GpuChecked("phi", ", \"qk_layernorm\": true").ok());
 }
 
+TEST(CheckGpuComputes, RefusesStatesInPlaceOfKeysByName) {
+  for (const char* type : {"qwen3_5_text", "granitemoehybrid"}) {
+    const absl::Status states = GpuChecked(type);
+    EXPECT_EQ(states.code(), absl::StatusCode::kUnimplemented) << type;
+    EXPECT_THAT(std::string(states.message()), HasSubstr("states in place of keys and values"));
+  }
+}
+
 TEST(CheckGpuComputes, RefusesTheRestByName) {
   const absl::Status whole = GpuChecked("olmo2");
   EXPECT_EQ(whole.code(), absl::StatusCode::kUnimplemented);

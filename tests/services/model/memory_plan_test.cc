@@ -92,5 +92,23 @@ TEST(MemoryPlanTest, LatentsAreKeptOnceForAllHeads) {
   EXPECT_EQ(quarter.o_proj.width, 128 * 128 / 8);
 }
 
+// Qwen3-Next: three layers in four have states, of 2 MiB and what 64 positions leave besides.
+TEST(MemoryPlanTest, StatesAreCountedByTheirShareOfABlock) {
+  ModelConfig config = Llama3(48, 2048, 5120, 16, 256);
+  config.num_kv_heads = 2;
+  for (int layer = 0; layer < 48; ++layer) {
+    if (layer % 4 == 3) continue;
+    config.layers[layer].attention.recurrent = RecurrentSpec{
+        .num_heads = 32, .num_key_heads = 16, .key_dim = 128, .value_dim = 128, .conv_width = 4};
+  }
+  const uint64_t keys = 12u * 2 * 2 * 256 * 2;
+  const uint64_t state = (uint64_t{32} * 128 * 128 + 67 * 8192 + 64 * (2048 + 4096 + 32)) * 4 / 64;
+  EXPECT_EQ(KvBytesPerPosition(config, DType::kBF16), keys + 36 * state);
+  const ShardPlan half = *MakeShardPlan(config, {.num_ranks = 2});
+  EXPECT_EQ(KvBytesPerPosition(config, half, DType::kBF16), keys / 2 + 18 * state);
+  const ShardPlan stage = *MakeShardPlan(config, {.num_stages = 2, .stage = 1});
+  EXPECT_EQ(KvBytesPerPosition(config, stage, DType::kBF16), keys / 2 + 18 * state);
+}
+
 }  // namespace
 }  // namespace sluice::testing

@@ -45,10 +45,15 @@ bool IsLatent(const std::string& model_type) {
          model_type == "glm4_moe_lite";
 }
 
+bool IsRecurrent(const std::string& model_type) {
+  return absl::StartsWith(model_type, "qwen3_next") || absl::StartsWith(model_type, "qwen3_5") ||
+         model_type == "granitemoehybrid" || model_type == "nemotron_h";
+}
+
 bool IsMixture(const std::string& model_type) {
   return absl::StrContains(model_type, "moe") || model_type == "mixtral" ||
-         model_type == "gpt_oss" || model_type == "llama4_text" || model_type == "gemma4_text" ||
-         IsLatent(model_type);
+         model_type == "gpt_oss" || model_type == "qwen3_next" || model_type == "nemotron_h" ||
+         model_type == "llama4_text" || model_type == "gemma4_text" || IsLatent(model_type);
 }
 
 // Attention's outputs are cut into runs of whole heads, the MLP's into eighths at most.
@@ -181,6 +186,47 @@ void AddMixture(const Sizes& sizes, Dice& dice, json& config) {
   if (IsMixture(config["model_type"].get<std::string>())) config["use_bias"] = false;
 }
 
+// Layers with states in place of keys and values beside others, under the names of all families.
+void AddRecurrent(const Sizes& sizes, Dice& dice, json& config) {
+  const int heads = dice.OneOf<int>({4, 8}), key_heads = dice.OneOf<int>({1, 2, 4});
+  const int value_dim = dice.OneOf<int>({8, 20, 32}), key_dim = dice.OneOf<int>({8, 18, 32});
+  for (const char* name : {"linear_num_value_heads", "mamba_n_heads", "mamba_num_heads"}) {
+    config[name] = heads;
+  }
+  config["linear_num_key_heads"] = config["mamba_n_groups"] = key_heads;
+  config["n_groups"] = dice.OneOf<int>({1, 4});
+  for (const char* name : {"linear_key_head_dim", "mamba_d_state", "ssm_state_size"}) {
+    config[name] = key_dim;
+  }
+  for (const char* name : {"linear_value_head_dim", "mamba_d_head", "mamba_head_dim"}) {
+    config[name] = value_dim;
+  }
+  for (const char* name : {"linear_conv_kernel_dim", "mamba_d_conv", "conv_kernel"}) {
+    config[name] = dice.Between(2, 4);
+  }
+  for (const char* name : {"mamba_conv_bias", "use_conv_bias"}) config[name] = dice.Chance();
+  for (const char* name : {"attention_bias", "mlp_bias", "use_bias", "mamba_proj_bias"}) {
+    config[name] = false;
+  }
+  config["full_attention_interval"] = 2;
+  config["position_embedding_type"] = dice.Word({"rope", "nope"});
+  const bool rotates = config["model_type"] == "granitemoehybrid"
+                           ? config["position_embedding_type"] == "rope"
+                           : config["model_type"] != "nemotron_h";
+  if (!rotates) config["position"] = "none";
+  if (config["model_type"] == "granitemoehybrid") {
+    config["layer_types"] = json::array();
+    for (int layer = 0; layer < sizes.layers; ++layer) {
+      config["layer_types"].push_back(layer == 1 ? "attention" : "mamba");
+    }
+  }
+  if (config["model_type"] == "nemotron_h") {
+    config["moe_shared_expert_intermediate_size"] = 2 * sizes.mlp;
+    config["num_hidden_layers"] = 6;
+    config["hybrid_override_pattern"] = dice.Word({"M-*EM-", "*M-EMM", "EM*-M*"});
+  }
+}
+
 // Gemma 4's fields: heads of two sizes, shared keys and values, embeddings for each layer or experts
 // beside an MLP.
 void AddGemma4(const RandomModelOptions& options, const Sizes& sizes, Dice& dice, json& config) {
@@ -218,7 +264,9 @@ OwnedTensor RandomTensor(const TensorPlace& place, const ModelConfig& config, DT
   const auto columns = static_cast<double>(place.stored.columns);
   const bool is_factor =
       absl::EndsWith(place.name, "scale") || absl::EndsWith(place.name, "scalar");
-  const double mean = place.is_norm_weight ? 1 - config.norm_weight_offset : is_factor ? 1 : 0;
+  double mean = place.is_norm_weight ? 1 - config.norm_weight_offset : is_factor ? 1 : 0;
+  // Or states would have forgotten what was 64 positions ago.
+  if (absl::EndsWith(place.name, "A_log")) mean = -4;
   const double deviation = columns == 1 ? 0.2 : 1.5 / std::sqrt(columns);
   return {place.name, dtype, StoredShape(place),
           RandomElements(count, mean, deviation, dtype, random)};
@@ -241,6 +289,7 @@ std::string RandomModelConfig(const RandomModelOptions& options) {
   config["logit_scale"] = 0.75;  // Cohere's is a sixteenth, and MiniCPM's a division by the width
   config["dim_model_base"] = sizes.hidden / 2;
   if (IsMixture(options.model_type)) AddMixture(sizes, dice, config);
+  if (IsRecurrent(options.model_type)) AddRecurrent(sizes, dice, config);
   if (IsLatent(options.model_type)) AddLatentSizes(options, sizes, dice, config);
   if (options.model_type == "gemma4_text") {
     AddGemma4(options, sizes, dice, config);

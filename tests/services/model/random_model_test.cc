@@ -90,7 +90,7 @@ TEST(RandomModel, FilesHoldEveryTensorAndFollowFromTheSeed) {
       WriteRandomModel(options, same);
       const auto source = WeightSource::Open(one.path(), config);
       ASSERT_TRUE(source.ok()) << source.status();
-      EXPECT_EQ(source->StoredType(source->places().Of({TensorRole::kO, 0})), stored);
+      EXPECT_EQ(source->StoredType(source->places().Of({TensorRole::kEmbedding})), stored);
       const auto text = [](const TempFolder& folder) {
         return ReadTextFile(folder.PathOf("model.safetensors")).value();
       };

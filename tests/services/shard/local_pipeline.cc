@@ -7,6 +7,7 @@
 
 #include "kernels/check.h"
 #include "kernels/reference/reference_backend.h"
+#include "kernels/state_format.h"
 #include "services/model/memory_plan.h"
 #include "services/model/shard_plan.h"
 #include "tests/kernels/testing/gpu_on_host.h"
@@ -83,12 +84,18 @@ absl::Status LocalPipeline::LoadStage(const WeightSource& source, int stage) {
                               .kv_dtype = options_.kv_dtype,
                               .block_size = options_.block_size,
                               .max_step_rows = options_.max_step_rows};
-    options.kv_cache_bytes = KvBytesPerPosition(config_, *plan, options.kv_dtype) *
-                             options.block_size * options_.num_blocks;
+    const uint64_t block_size =
+        config_.recurrent() != nullptr ? StatePoolSpec::kRun : options.block_size;
+    // At least what a block of a stage of MLPs alone counts as.
+    options.kv_cache_bytes =
+        std::max<uint64_t>(KvBytesPerPosition(config_, *plan, options.kv_dtype) * block_size,
+                           1024) *
+        options_.num_blocks;
     auto model = ShardModel::Load(config_, *plan, source, options, *self.backend);
     if (!model.ok()) return model.status();
     self.model = *std::move(model);
     SLUICE_CHECK(self.model->num_kv_blocks() == options_.num_blocks);
+    SLUICE_CHECK(self.model->block_size() == static_cast<int>(block_size));
     const int64_t rows = self.backend->BucketRows(options_.max_step_rows);
     auto hidden = self.backend->Allocate(rows * config_.row_width() * sizeof(float));
     if (!hidden.ok()) return hidden.status();

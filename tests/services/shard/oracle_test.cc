@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "services/model/model_config.h"
+#include "services/model/shard_plan.h"
 #include "tests/kernels/testing/test_backend.h"
 #include "tests/services/shard/local_pipeline.h"
 #include "tests/services/shard/oracle_models.h"
@@ -164,6 +166,22 @@ const std::vector<std::string> kMixtures = {
     "deepseek_v3-ungrouped",
 };
 
+// With states in place of keys and values. The oracle leaves out the shared expert of Qwen3-Next, which
+// published models have: they are compared without one, and that of Qwen3.5 covers it.
+const std::vector<std::string> kRecurrentPresets = {
+    "qwen3_next,shared_expert_intermediate_size=0",
+    "qwen3_next-dense,shared_expert_intermediate_size=0",
+    "qwen3_5",
+    "qwen3_5-tied",
+    "qwen3_5-text",
+    "qwen3_5_moe",
+    "qwen3_5_moe-text",
+    "granite4",
+    "granite4-dense",
+    "nemotron_h",
+    "nemotron_h,mamba_num_heads=8,n_groups=4",
+};
+
 // Of six layers, twice as many as the others have, whose scores are not scaled: heads of two sizes,
 // keys as values, shared keys and values, embeddings for each layer. No GPU computes them yet.
 const std::vector<std::string> kDeepPresets = {"gemma4", "gemma4-sides", "gemma4-text"};
@@ -196,6 +214,7 @@ std::vector<std::string> PresetsAndMixtures() {
   std::vector<std::string> presets = Presets();
   if (!TestsGpuOnHost() && !TestsRoundOperands()) {
     presets.insert(presets.end(), kMixtures.begin(), kMixtures.end());
+    presets.insert(presets.end(), kRecurrentPresets.begin(), kRecurrentPresets.end());
     presets.insert(presets.end(), kDeepPresets.begin(), kDeepPresets.end());
   }
   return presets;
@@ -409,6 +428,8 @@ TEST_F(OracleTest, RanksStagesAndThreadsDoNotChangeABit) {
          {PipelineOptions{.num_threads = 3}, PipelineOptions{.num_ranks = 2},
           PipelineOptions{.num_ranks = 4}, PipelineOptions{.num_stages = 2},
           PipelineOptions{.num_ranks = 4, .num_stages = stages, .num_threads = 2}}) {
+      const std::vector<int> accepted = AcceptedRankCounts(*LoadModelConfig(model.folder));
+      if (std::count(accepted.begin(), accepted.end(), options.num_ranks) == 0) continue;
       EXPECT_TRUE(SameBits(LogitsOf(*Load(model, options), model.ids, {50}), expected))
           << item << ": " << OracleText(options);
     }
@@ -486,7 +507,8 @@ TEST_F(OracleTest, NeighboursInAStepDoNotChangeABit) {
       return kind == "olmo3" || kind == "stablelm-parallel";
     });
   } else {
-    kinds.insert(kinds.end(), {"qwen3_moe", "qwen2_moe", "gpt_oss", "llama4", "deepseek_v3-yarn"});
+    kinds.insert(kinds.end(), {"qwen3_moe", "qwen2_moe", "gpt_oss", "llama4", "deepseek_v3-yarn",
+                               "qwen3_5", "qwen3_5_moe", "granite4", "nemotron_h"});
   }
   const auto oracle = OracleModels(ItemsOf(kinds, "F32"));
   for (const auto& [item, model] : oracle) {
