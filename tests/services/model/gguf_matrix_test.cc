@@ -13,12 +13,12 @@
 namespace sluice {
 namespace {
 
-constexpr int64_t kRows = 3, kColumns = 512;
+constexpr int64_t kMatrixRows = 3, kColumns = 512;
 
 // Random blocks of a type, whose F16 numbers are finite.
 std::vector<std::byte> RandomBlocks(const GgufType& type) {
   std::mt19937 random(type.number);
-  std::vector<std::byte> bytes(kRows * kColumns / type.weights * type.bytes);
+  std::vector<std::byte> bytes(kMatrixRows * kColumns / type.weights * type.bytes);
   for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
   const std::string name = type.name;
   std::vector<int64_t> levels;  // upper bytes of the F16 numbers of a block
@@ -37,7 +37,7 @@ TEST(GgufMatrix, FormatsHoldTheNumbersOfBlocks) {
   for (const uint32_t number : {2, 3, 6, 7, 8, 11, 12, 13, 14}) {
     const GgufType& type = *FindGgufType(number);
     const std::vector<std::byte> bytes = RandomBlocks(type);
-    const std::vector<uint64_t> shape = {kRows, kColumns};
+    const std::vector<uint64_t> shape = {kMatrixRows, kColumns};
     const StoredTensor stored{.type = {.name = type.name,
                                        .size = type.bytes,
                                        .dtype = std::nullopt,
