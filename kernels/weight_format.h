@@ -22,8 +22,13 @@
 //               q in [0, 15] as 16 bytes, two in a byte as in INT4. A weight is scale * (q - z)
 //   INT8_ZP     K / 32 groups of 36 bytes: the same with q in [0, 255] as 32 bytes
 //   INT4_ZP_G128, INT8_ZP_G128  the same in groups of 128: 68 and 132 bytes
+//   INT4_K      K / 32 groups of 22 bytes: scales of two levels (two_level_scales.h), then q in
+//               [0, 15] as in INT4_ZP
+//   INT6_K      K / 32 groups of 31 bytes: the same, then q + 32, q in [-32, 31], as in INT6
+//   INT4_K_G128, INT6_K_G128  the same in groups of 128: 76 and 112 bytes
 //
-// The formats with zero points hold what AWQ, GPTQ and compressed-tensors files hold.
+// The formats with zero points hold what AWQ, GPTQ and compressed-tensors files hold, those with scales
+// of two levels what GGUF files do.
 //
 // The scale is a BF16 number, and q is chosen for that number, so nothing is lost by its rounding.
 // In INT6 and INT4 it is one of kernels/group_scale.h, which a kernel may keep in nine bits. In FP8
@@ -54,7 +59,11 @@ enum class WeightFormat : uint8_t {
   kInt4Zp,
   kInt8Zp,
   kInt4ZpG128,
-  kInt8ZpG128
+  kInt8ZpG128,
+  kInt4K,
+  kInt6K,
+  kInt4KG128,
+  kInt6KG128
 };
 
 // How the weights of a group are stored.
@@ -68,11 +77,12 @@ enum class WeightCodes : uint8_t {
 
 // Which BF16 numbers a group may have as its scale.
 enum class WeightScales : uint8_t {
-  kNone,      // groups have none
-  kBFloat16,  // any
-  kCoded,     // those of kernels/group_scale.h, which a kernel may keep in nine bits
-  kFp8,       // up to kLargestFp8Scale
-  kWithZero,  // words of kernels/affine_word.h
+  kNone,       // groups have none
+  kBFloat16,   // any
+  kCoded,      // those of kernels/group_scale.h, which a kernel may keep in nine bits
+  kFp8,        // up to kLargestFp8Scale
+  kWithZero,   // words of kernels/affine_word.h
+  kTwoLevels,  // those of kernels/two_level_scales.h
 };
 
 // All that differs from one format to the next.
@@ -96,7 +106,7 @@ struct WeightFormatTraits {
   bool takes_fp8_activations;  // whether ActivationFormat::kFp8 goes with it
   EncodeGroups* encode;
   DecodeGroups* decode;
-  ReadCodes* read_codes;  // null where there are no groups, or numbers have a zero point
+  ReadCodes* read_codes;  // null where there are no groups, or a weight is not scale * q
 };
 
 // One entry for each format, in the order of WeightFormat. To add a format: an entry here, and its
@@ -301,6 +311,78 @@ inline constexpr WeightFormatTraits kWeightFormats[] = {
      .encode = EncodeInt8ZpG128,
      .decode = DecodeInt8ZpG128,
      .read_codes = nullptr},
+    {.format = WeightFormat::kInt4K,
+     .name = "INT4_K",
+     .flag = "int4-k",
+     .is_selectable = false,  // of files that others quantised
+     .bits = 4,
+     .codes = WeightCodes::kPacked,
+     .scales = WeightScales::kTwoLevels,
+     .group = 32,
+     .group_bytes = 22,
+     .version = 1,
+     .head = WeightFormat::kInt4K,
+     .ungrouped = WeightFormat::kF32,
+     .on_cpu = WeightFormat::kInt4K,
+     .on_gpu = WeightFormat::kBF16,
+     .takes_fp8_activations = false,
+     .encode = EncodeInt4K,
+     .decode = DecodeInt4K,
+     .read_codes = nullptr},
+    {.format = WeightFormat::kInt6K,
+     .name = "INT6_K",
+     .flag = "int6-k",
+     .is_selectable = false,  // of files that others quantised
+     .bits = 6,
+     .codes = WeightCodes::kPacked,
+     .scales = WeightScales::kTwoLevels,
+     .group = 32,
+     .group_bytes = 31,
+     .version = 1,
+     .head = WeightFormat::kInt6K,
+     .ungrouped = WeightFormat::kF32,
+     .on_cpu = WeightFormat::kInt6K,
+     .on_gpu = WeightFormat::kBF16,
+     .takes_fp8_activations = false,
+     .encode = EncodeInt6K,
+     .decode = DecodeInt6K,
+     .read_codes = nullptr},
+    {.format = WeightFormat::kInt4KG128,
+     .name = "INT4_K_G128",
+     .flag = "int4-k-g128",
+     .is_selectable = false,  // of files that others quantised
+     .bits = 4,
+     .codes = WeightCodes::kPacked,
+     .scales = WeightScales::kTwoLevels,
+     .group = 128,
+     .group_bytes = 76,
+     .version = 1,
+     .head = WeightFormat::kInt4KG128,
+     .ungrouped = WeightFormat::kInt4K,
+     .on_cpu = WeightFormat::kInt4KG128,
+     .on_gpu = WeightFormat::kBF16,
+     .takes_fp8_activations = false,
+     .encode = EncodeInt4KG128,
+     .decode = DecodeInt4KG128,
+     .read_codes = nullptr},
+    {.format = WeightFormat::kInt6KG128,
+     .name = "INT6_K_G128",
+     .flag = "int6-k-g128",
+     .is_selectable = false,  // of files that others quantised
+     .bits = 6,
+     .codes = WeightCodes::kPacked,
+     .scales = WeightScales::kTwoLevels,
+     .group = 128,
+     .group_bytes = 112,
+     .version = 1,
+     .head = WeightFormat::kInt6KG128,
+     .ungrouped = WeightFormat::kInt6K,
+     .on_cpu = WeightFormat::kInt6KG128,
+     .on_gpu = WeightFormat::kBF16,
+     .takes_fp8_activations = false,
+     .encode = EncodeInt6KG128,
+     .decode = DecodeInt6KG128,
+     .read_codes = nullptr},
 };
 inline constexpr int kNumWeightFormats = static_cast<int>(std::size(kWeightFormats));
 
@@ -312,13 +394,14 @@ static_assert(std::ranges::all_of(kWeightFormats, [](const WeightFormatTraits& t
   return &TraitsOf(traits.format) == &traits;
 }));
 
-// Inputs that share a scale in the quantised formats that kernels multiply, but for those with zero
-// points, whose groups are multiples of it.
+// Inputs that share a scale in the quantised formats that kernels multiply, but for those of files of
+// others, whose groups are multiples of it.
 inline constexpr int64_t kWeightGroup = 32;
 static_assert(std::ranges::all_of(kWeightFormats, [](const WeightFormatTraits& traits) {
   const bool is_native = traits.on_cpu == traits.format || traits.on_gpu == traits.format;
   return !is_native || traits.group == 1 || traits.group == kWeightGroup ||
-         (traits.codes == WeightCodes::kOffset && traits.group % kWeightGroup == 0);
+         ((traits.scales == WeightScales::kWithZero || traits.scales == WeightScales::kTwoLevels) &&
+          traits.group % kWeightGroup == 0);
 }));
 
 // Inputs of the largest groups.
@@ -334,6 +417,16 @@ constexpr bool HasZeroPoints(WeightFormat format) {
   return TraitsOf(format).codes == WeightCodes::kOffset;
 }
 
+constexpr bool HasTwoLevelScales(WeightFormat format) {
+  return TraitsOf(format).scales == WeightScales::kTwoLevels;
+}
+
+// Whether it is a format of files of others alone: --weights does not select it, and GPUs keep it as
+// BF16.
+constexpr bool IsPublished(WeightFormat format) {
+  return HasZeroPoints(format) || HasTwoLevelScales(format);
+}
+
 // Bytes of a row of `num_inputs` weights, a multiple of the format's group.
 constexpr size_t RowBytes(WeightFormat format, int64_t num_inputs) {
   const WeightFormatTraits& traits = TraitsOf(format);
@@ -345,15 +438,14 @@ constexpr std::string_view Name(WeightFormat format) { return TraitsOf(format).n
 
 // Writes `row` in `format`. BF16 rounds to nearest even. INT8 takes the scale that holds the
 // largest weight of a group; INT6 and INT4, of 16 scales near that, the one with the least squared
-// error; FP8 that of Fp8ScaleFor; formats with zero points the scale that spans a group's weights and
-// zero, and the nearest zero point. The bits are the same on every machine. Weights that no scale
+// error; FP8 that of Fp8ScaleFor; formats of files of others scales that span a group's weights. The bits are the same on every machine. Weights that no scale
 // holds become the largest that one does, those that are not finite make their whole group not a
 // number. REQUIRES: out.size() == RowBytes(format, row.size()); row.size() is a multiple of the
 // format's group.
 void EncodeRow(WeightFormat format, absl::Span<const float> row, absl::Span<std::byte> out);
 
 // The numbers q of a group that begins at `group`; of FP8 their codes.
-// REQUIRES: `format` is quantised without zero points; quotients has as many elements as its groups.
+// REQUIRES: `format` is quantised, and not IsPublished; quotients has as many elements as its groups.
 void ReadQuotients(WeightFormat format, const std::byte* group, int8_t* quotients);
 
 // Groups of `from` as groups of `to` with the same scales and numbers.

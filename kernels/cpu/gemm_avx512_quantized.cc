@@ -40,7 +40,16 @@ enum class Source {
 };
 
 template <class Code>
-constexpr bool kHasZeroPoints = HasZeroPoints(Code::kFormat);
+constexpr bool kIsPublished = IsPublished(Code::kFormat);
+template <class Code>
+constexpr bool kHasTwoLevels = HasTwoLevelScales(Code::kFormat);
+
+// Runs of a group that have scales of their own.
+template <class Code>
+constexpr int64_t RunsOfGroup() {
+  if constexpr (kHasTwoLevels<Code>) return Code::Scales::Layout::kRunsOfPart;
+  return 1;
+}
 
 // The sums of one group of weights, without their scale. Sums of all groups wait in memory.
 template <class Code, class Products, int kRows, int kVectors>
@@ -52,14 +61,14 @@ struct GroupSums {
     __m512 excess[kVectors];
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
-      if constexpr (kHasZeroPoints<Code>) excess[v] = Code::ExcessOf(scales + v * Scales::kBytes);
+      if constexpr (kIsPublished<Code>) excess[v] = Code::ExcessOf(scales + v * Scales::kBytes);
     }
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) {
         group[r][v] = Code::kExcess != 0 ? _mm512_set1_ps(starts[r]) : _mm512_setzero_ps();
-        if constexpr (kHasZeroPoints<Code>) group[r][v] = _mm512_mul_ps(group[r][v], excess[v]);
+        if constexpr (kIsPublished<Code>) group[r][v] = _mm512_mul_ps(group[r][v], excess[v]);
       }
     }
   }
@@ -87,6 +96,29 @@ struct GroupSums {
     }
   }
 
+  // AddScaled with scales of two levels, those of run `run` of group `part`; with the last run what is
+  // subtracted from each weight, times the sums of the activations at `starts`.
+  void AddTwoLevels(const std::byte* scales, int64_t part, int64_t run, const float* starts,
+                    float* sums) const {
+    const bool is_last = run + 1 == RunsOfGroup<Code>();
+    __m512 scale[kVectors], minimum[kVectors];
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) {
+      const std::byte* const of_vector = scales + v * Scales::kBytes;
+      scale[v] = _mm512_mul_ps(Scales::Load(of_vector, part, run), _mm512_set1_ps(Code::kScale));
+      minimum[v] = Scales::Minimums(of_vector, part);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows * kVectors; ++i) {
+      const int r = i / kVectors, v = i % kVectors;
+      float* const sum = sums + r * kPanelWidth + v * kLanes;
+      __m512 next = _mm512_fmadd_ps(scale[v], group[r][v], _mm512_loadu_ps(sum));
+      if (is_last) next = _mm512_fmadd_ps(minimum[v], _mm512_set1_ps(starts[r]), next);
+      _mm512_storeu_ps(sum, next);
+      asm volatile("" : : : "memory");  // as below
+    }
+  }
+
   // Reads and writes one sum after the other. Where the compiler lets reads overtake writes, the
   // processor takes sums of the group before for ready that are not, and begins anew: a third of
   // the time of eight rows of INT4.
@@ -108,6 +140,8 @@ template <class Code, class Products, Source kSource, int kRows, int kVectors>
 void AddGroups(const GroupedRun& run, typename Products::Rows x) {
   constexpr int64_t kOfChunk = kSource == Source::kUnpacked ? kVectors : Code::kVectorsOfChunk;
   constexpr int64_t kChunks = kGroupPairs * kVectors / kOfChunk;
+  constexpr int64_t kScaleLines =  // of a group's share
+      (kScalesBytes<Code, kVectors> / Code::kScaleGroups + 63) / 64;
   const Code code;
   const std::byte* chunk = run.w;
   std::byte* stream = run.stream;
@@ -116,37 +150,44 @@ void AddGroups(const GroupedRun& run, typename Products::Rows x) {
     if constexpr (kSource == Source::kPacked) {
       Fetch<_MM_HINT_T0>(chunk + kNearBytes, kGroupBytes<Code, kVectors> / 64);
       // What the next slice has in place of this one's weights.
-      Fetch<_MM_HINT_T1>(ScalesAt<Code, kVectors>(run.ahead, g),
-                         (kScalesBytes<Code, kVectors> + 63) / 64);
+      Fetch<_MM_HINT_T1>(
+          ScalesAt<Code, kVectors>(run.ahead, g) + g % Code::kScaleGroups * kScaleLines * 64,
+          kScaleLines);
     } else {
       Fetch<_MM_HINT_T0>(run.ahead + g * run.ahead_lines * 64, run.ahead_lines);
     }
-    GroupSums<Code, Products, kRows, kVectors> sums(run.x.sums + g * run.x.step, scales);
-#pragma GCC unroll 4
-    for (int64_t i = 0; i < kChunks; ++i) {
-      __m512i vectors[kOfChunk];
-      if constexpr (kSource == Source::kUnpacked) {
+    const float* const starts = run.x.sums + g * run.x.step;
 #pragma GCC unroll 2
-        for (int64_t v = 0; v < kVectors; ++v) vectors[v] = _mm512_load_si512(stream + v * 64);
-      } else {
-        if constexpr (kSource == Source::kPacked) {
-          Fetch<_MM_HINT_T1>(chunk + kFarBytes, Code::kLinesOfChunk);
+    for (int64_t part = 0; part < RunsOfGroup<Code>(); ++part) {
+      GroupSums<Code, Products, kRows, kVectors> sums(starts, scales);
+#pragma GCC unroll 4
+      for (int64_t i = 0; i < kChunks / RunsOfGroup<Code>(); ++i) {
+        __m512i vectors[kOfChunk];
+        if constexpr (kSource == Source::kUnpacked) {
+#pragma GCC unroll 2
+          for (int64_t v = 0; v < kVectors; ++v) vectors[v] = _mm512_load_si512(stream + v * 64);
+        } else {
+          if constexpr (kSource == Source::kPacked) {
+            Fetch<_MM_HINT_T1>(chunk + kFarBytes, Code::kLinesOfChunk);
+          }
+          code.Unpack(chunk, vectors);
+          chunk += Code::kLinesOfChunk * 64;
         }
-        code.Unpack(chunk, vectors);
-        chunk += Code::kLinesOfChunk * 64;
-      }
-      if constexpr (kSource == Source::kBoth) {
+        if constexpr (kSource == Source::kBoth) {
 #pragma GCC unroll 4
-        for (int64_t v = 0; v < kOfChunk; ++v) _mm512_store_si512(stream + v * 64, vectors[v]);
-      }
-      stream += kOfChunk * 64;
+          for (int64_t v = 0; v < kOfChunk; ++v) _mm512_store_si512(stream + v * 64, vectors[v]);
+        }
+        stream += kOfChunk * 64;
 #pragma GCC unroll 4
-      for (int64_t v = 0; v < kOfChunk; v += kVectors, x.Next()) sums.Add(x, vectors + v);
-    }
-    if constexpr (Products::kInPieces) {
-      sums.Store(run.sums + g * kGroupSums);
-    } else {
-      sums.AddScaled(scales, run.sums);
+        for (int64_t v = 0; v < kOfChunk; v += kVectors, x.Next()) sums.Add(x, vectors + v);
+      }
+      if constexpr (Products::kInPieces) {
+        sums.Store(run.sums + g * kGroupSums);
+      } else if constexpr (kHasTwoLevels<Code>) {
+        sums.AddTwoLevels(scales, g % Code::kScaleGroups, part, starts, run.sums);
+      } else {
+        sums.AddScaled(scales, run.sums);
+      }
     }
   }
 }
@@ -320,44 +361,57 @@ int64_t SliceBytes(int64_t width, int64_t depth) {
   return width == kPanelWidth ? SliceBytesOf<Code, 2>(groups) : SliceBytesOf<Code, 1>(groups);
 }
 
-// The numbers of group `group` of a row, as Code::Put takes them.
+// Puts what precedes the codes of group `part`, among those of one header, of a lane.
 template <class Code>
-void ReadNumbers(const std::byte* row, int64_t group, int* numbers) {
-  const std::byte* const from =
-      row + group / Code::kScaleGroups * TraitsOf(Code::kFormat).group_bytes;
-  if constexpr (!kHasZeroPoints<Code>) {
-    int8_t quotients[kWeightGroup];
-    ReadQuotients(Code::kFormat, from, quotients);
-    for (int64_t k = 0; k < kWeightGroup; ++k) numbers[k] = quotients[k];
+void PutScales(const std::byte* header, int64_t part, int64_t lane, std::byte* to) {
+  if constexpr (kHasTwoLevels<Code>) {
+    Code::Scales::Put(header, part, lane, to);
+  } else if constexpr (kIsPublished<Code>) {
+    Code::Scales::Put(*reinterpret_cast<const uint32_t*>(header), lane, to);
   } else {
-    constexpr int kBits = TraitsOf(Code::kFormat).bits;
-    const std::byte* const codes =
-        from + sizeof(uint32_t) + group % Code::kScaleGroups * (kWeightGroup * kBits / 8);
+    Code::Scales::Put(*reinterpret_cast<const uint16_t*>(header), lane, to);
+  }
+}
+
+// The numbers of that group, as Code::Put takes them.
+template <class Code>
+void ReadNumbers(const std::byte* header, int64_t part, int* numbers) {
+  constexpr int kBits = TraitsOf(Code::kFormat).bits;
+  constexpr int64_t kPartBytes = kWeightGroup * kBits / 8;
+  constexpr int64_t kHeader = TraitsOf(Code::kFormat).group_bytes - Code::kScaleGroups * kPartBytes;
+  if constexpr (kIsPublished<Code> && kBits != 6) {
+    const std::byte* const codes = header + kHeader + part * kPartBytes;
     for (int64_t k = 0; k < kWeightGroup; ++k) {
       const int byte = static_cast<int>(codes[k * kBits / 8]);
       numbers[k] = kBits == 8 ? byte : byte >> (k % 2 * 4) & 15;
     }
+  } else {
+    int8_t quotients[kWeightGroup];
+    if constexpr (kIsPublished<Code>) {
+      ReadInt6(header + kHeader + part * kPartBytes, quotients);
+    } else {
+      ReadQuotients(Code::kFormat, header, quotients);
+    }
+    for (int64_t k = 0; k < kWeightGroup; ++k) numbers[k] = quotients[k];
   }
 }
 
 template <class Code>
 void PackGrouped(const PackRun& run) {
-  using Stored = std::conditional_t<kHasZeroPoints<Code>, uint32_t, uint16_t>;
-  constexpr int64_t kRowGroupBytes = TraitsOf(Code::kFormat).group_bytes;
+  constexpr int64_t kHeaderStep = TraitsOf(Code::kFormat).group_bytes;
   const int64_t vectors = run.width / kLanes;
   const int64_t groups = run.depth / kWeightGroup;
   std::byte* scales = run.out;
   std::byte* out =
       run.out + SliceBytes<Code>(run.width, run.depth) - groups * vectors * kGroupBytes<Code, 1>;
   for (int64_t g = 0; g < groups; ++g) {
-    const int64_t scale_group = g / Code::kScaleGroups;
+    const int64_t unit = g / Code::kScaleGroups, part = g % Code::kScaleGroups;
     for (int64_t n = 0; n < run.outputs; ++n) {
-      const std::byte* const row = run.rows + n * run.row_bytes;
-      Code::Scales::Put(*reinterpret_cast<const Stored*>(row + scale_group * kRowGroupBytes),
-                        n % kLanes,
-                        scales + (scale_group * vectors + n / kLanes) * Code::Scales::kBytes);
+      const std::byte* const header = run.rows + n * run.row_bytes + unit * kHeaderStep;
+      PutScales<Code>(header, part, n % kLanes,
+                      scales + (unit * vectors + n / kLanes) * Code::Scales::kBytes);
       int numbers[kWeightGroup];
-      ReadNumbers<Code>(row, g, numbers);
+      ReadNumbers<Code>(header, part, numbers);
       for (int64_t k = 0; k < kWeightGroup; ++k) {
         const int64_t i = k / 2 * vectors + n / kLanes;
         Code::Put(numbers[k], i % Code::kVectorsOfChunk, n % kLanes * 2 + k % 2,
@@ -402,9 +456,12 @@ constexpr GemmKernel kKernel{.activations = ActivationLayout::kBFloat16Tiles,
 
 template <class Products>
 const GemmKernel& KernelFor(WeightFormat format) {
-  if (HasZeroPoints(format)) {
-    return WithAffineCode(
-        format, []<class Code>() -> const GemmKernel& { return kKernel<Code, Products>; });
+  if (IsPublished(format)) {
+    return WithPublishedCode(format, []<class Code>() -> const GemmKernel& {
+      // Sums in pieces know one scale for a group alone.
+      using Used = std::conditional_t<kHasTwoLevels<Code>, ByInstruction, Products>;
+      return kKernel<Code, Used>;
+    });
   }
   return WithCode(format,
                   []<class Code, class>() -> const GemmKernel& { return kKernel<Code, Products>; });

@@ -26,10 +26,8 @@ const GemmKernel& OfVectors(WeightFormat format) {
   return Avx512Bf16GemmKernel(format, FastestPairProducts());
 }
 
-// Formats that tiles multiply; those with zero points go by vectors there, too.
-bool HasTiles(WeightFormat format) {
-  return format != WeightFormat::kF32 && !HasZeroPoints(format);
-}
+// Formats that tiles multiply; those of files of others go by vectors there, too.
+bool HasTiles(WeightFormat format) { return format != WeightFormat::kF32 && !IsPublished(format); }
 
 const GemmKernel& AmxGemmKernel(WeightFormat format) {
   static const auto& kernels = *[] {

@@ -111,7 +111,7 @@ const GemmKernel& Avx512Bf16GemmKernel(WeightFormat format, PairProducts product
 // The part of it for quantised formats.
 const GemmKernel& Avx512QuantizedGemmKernel(WeightFormat format, PairProducts products);
 // GemmKernel::multiply for machines that support InstructionSet::kAmxBf16; of all but F32 and formats
-// with zero points.
+// that IsPublished.
 MultiplySlice* AmxMultiply(WeightFormat format);
 // Whether vectors have the bits of this processor's tiles, so that few rows go by them. REQUIRES: it
 // supports InstructionSet::kAmxBf16.

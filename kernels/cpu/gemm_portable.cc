@@ -8,6 +8,7 @@
 //   FP8        as INT8, with the codes of q
 //   INT4_ZP, INT8_ZP, and in groups of 128: per group a word per output (kernels/affine_word.h), then
 //              the bytes of kernels/weight_format.h, as in INT4 and INT8
+//   INT4_K, INT6_K, and in groups of 128: the same with scales of kernels/two_level_scales.h
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -16,6 +17,7 @@
 
 #include "kernels/check.h"
 #include "kernels/cpu/gemm_kernel.h"
+#include "kernels/two_level_scales.h"
 
 // clang-format off
 #undef HWY_TARGET_INCLUDE
@@ -316,6 +318,87 @@ void MultiplyAffine(const SliceRun& run) {
   }
 }
 
+// Codes of the formats with scales of two levels, as integers.
+struct Int4K {
+  static constexpr int64_t kInputs = 2, kBytes = 1;
+
+  template <class D32>
+  HWY_INLINE static void Unpack(D32 d32, const std::byte* row, int64_t /*width*/,
+                                hn::Vec<D32>* numbers) {
+    Int4Zp::Unpack(d32, row, hn::Zero(d32), numbers);
+  }
+};
+
+struct Int6K {
+  static constexpr int64_t kInputs = 4, kBytes = 3;
+
+  template <class D32>
+  HWY_INLINE static void Unpack(D32 d32, const std::byte* row, int64_t width,
+                                hn::Vec<D32>* numbers) {
+    const hn::Rebind<uint8_t, D32> d8;
+    const auto load = [=](int64_t byte) HWY_ATTR {
+      return hn::PromoteTo(d32,
+                           hn::LoadU(d8, reinterpret_cast<const uint8_t*>(row) + byte * width));
+    };
+    const auto both = [=](auto low, auto high) HWY_ATTR {
+      const auto number = hn::Or(hn::And(low, hn::Set(d32, 15)), hn::And(high, hn::Set(d32, 48)));
+      return hn::Sub(number, hn::Set(d32, 32));
+    };
+    const auto first = load(0), second = load(1), high = load(2);
+    numbers[0] = both(first, hn::ShiftLeft<4>(high));
+    numbers[1] = both(hn::ShiftRight<4>(first), hn::ShiftLeft<2>(high));
+    numbers[2] = both(second, high);
+    numbers[3] = both(hn::ShiftRight<4>(second), hn::ShiftRight<2>(high));
+  }
+};
+
+// One group as floats [group, width]; returns where the next one begins.
+template <class Code, WeightFormat kFormat>
+const std::byte* UnpackTwoLevelGroup(const std::byte* w, int64_t width, float* to) {
+  using Layout = TwoLevelLayout<kFormat>;
+  const FloatTag d;
+  const hn::Rebind<int32_t, FloatTag> d32;
+  HWY_ALIGN float scales[Layout::kRuns][kPanelWidth];
+  HWY_ALIGN float minimums[Layout::kParts][kPanelWidth];
+  for (int64_t n = 0; n < width; ++n, w += Layout::kHeaderBytes) {
+    const TwoLevelScales<kFormat> of_output(w);
+    for (int64_t r = 0; r < Layout::kRuns; ++r) scales[r][n] = of_output.scales[r];
+    for (int64_t p = 0; p < Layout::kParts; ++p) minimums[p][n] = of_output.minimums[p];
+  }
+  for (int64_t n = 0; n < width; n += hn::Lanes(d)) {
+    const std::byte* row = w + n;
+    float* out = to + n;
+    for (int64_t r = 0; r < Layout::kRuns; ++r) {
+      const auto scale = hn::Load(d, scales[r] + n);
+      const auto minimum = hn::Load(d, minimums[r / Layout::kRunsOfPart] + n);
+      for (int64_t k = 0; k < Layout::kRun; k += Code::kInputs, row += Code::kBytes * width) {
+        hn::Vec<decltype(d32)> numbers[Code::kInputs];
+        Code::Unpack(d32, row, width, numbers);
+        for (int64_t i = 0; i < Code::kInputs; ++i, out += width) {
+          hn::Store(hn::Sub(hn::Mul(hn::ConvertTo(d, numbers[i]), scale), minimum), d, out);
+        }
+      }
+    }
+  }
+  return w + Layout::kParts * Layout::kCodeBytes * width;
+}
+
+template <class Code, WeightFormat kFormat>
+void MultiplyTwoLevel(const SliceRun& run) {
+  constexpr int64_t kGroup = TraitsOf(kFormat).group;
+  constexpr int64_t kStep = kUnpackedBytes / (kPanelWidth * static_cast<int64_t>(sizeof(float)));
+  static_assert(kStep % kGroup == 0);
+  auto* unpacked = reinterpret_cast<float*>(run.unpacked);
+  const std::byte* w = run.w;
+  for (int64_t k = 0; k < run.depth; k += kStep) {
+    const int64_t depth = std::min(kStep, run.depth - k);
+    for (int64_t i = 0; i < depth; i += kGroup) {
+      w = UnpackTwoLevelGroup<Code, kFormat>(w, run.width, unpacked + i * run.width);
+    }
+    AddRows(RunFrom<float>(run, k, depth, unpacked), run.rows);
+  }
+}
+
 // GemmKernel::multiply of a format that the CPU multiplies.
 MultiplySlice* MultiplyOf(WeightFormat format) {
   switch (format) {
@@ -339,6 +422,14 @@ MultiplySlice* MultiplyOf(WeightFormat format) {
       return MultiplyAffine<Int4Zp, 128>;
     case WeightFormat::kInt8ZpG128:
       return MultiplyAffine<Int8Zp, 128>;
+    case WeightFormat::kInt4K:
+      return MultiplyTwoLevel<Int4K, WeightFormat::kInt4K>;
+    case WeightFormat::kInt6K:
+      return MultiplyTwoLevel<Int6K, WeightFormat::kInt6K>;
+    case WeightFormat::kInt4KG128:
+      return MultiplyTwoLevel<Int4K, WeightFormat::kInt4KG128>;
+    case WeightFormat::kInt6KG128:
+      return MultiplyTwoLevel<Int6K, WeightFormat::kInt6KG128>;
     default:
       return nullptr;
   }
@@ -366,11 +457,17 @@ void PackPlain(const PackRun& run) {
   }
 }
 
-// The codes of a group follow its scale, or its word.
+// Bytes of a group before its codes.
+template <WeightFormat kFormat>
+constexpr int64_t HeaderBytes() {
+  if constexpr (HasTwoLevelScales(kFormat)) return TwoLevelLayout<kFormat>::kHeaderBytes;
+  return HasZeroPoints(kFormat) ? 4 : 2;
+}
+
 template <WeightFormat kFormat>
 void PackQuantized(const PackRun& run) {
   constexpr int64_t kGroupBytes = TraitsOf(kFormat).group_bytes;
-  constexpr int64_t kScaleBytes = HasZeroPoints(kFormat) ? 4 : 2;
+  constexpr int64_t kScaleBytes = HeaderBytes<kFormat>();
   std::byte* out = run.out;
   for (int64_t group = 0; group < run.depth / TraitsOf(kFormat).group; ++group) {
     for (int64_t n = 0; n < run.outputs; ++n) {

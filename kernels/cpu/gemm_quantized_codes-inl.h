@@ -14,12 +14,14 @@
 //         vector 0, the next two those of vector 1, and so on around
 //   INT8_ZP as INT8, with the numbers from 0 to 255 themselves, which are bfloat16 numbers
 //   INT4_ZP as INT4, with the numbers from 0 to 15; below the exponent of 128 they make 128 + q
+//   INT4_K, INT6_K  as INT4_ZP and INT6
 //
 //   scales of 16 outputs: BF16 in INT8 and FP8; in INT6 and INT4 the codes of kernels/group_scale.h
 //         and then a bit each for their signs. Such a code is the upper half of an F16 number that is
 //         256 times the scale, which the numbers above make up for. Of formats with zero points the
 //         words of kernels/affine_word.h: sums start at what weights are too large by, times minus
-//         the sum of the activations.
+//         the sum of the activations. Of formats with scales of two levels (two_level_scales.h) 16
+//         numbers d, 16 e, and for each group 16 bytes of each of its s, and of its m.
 //
 // Belongs to the files that include it, as gemm_avx512-inl.h does.
 #pragma once
@@ -28,6 +30,7 @@
 #include "kernels/cpu/gemm_avx512-inl.h"
 #include "kernels/cpu/gemm_byte_tables-inl.h"
 #include "kernels/group_scale.h"
+#include "kernels/two_level_scales.h"
 
 namespace sluice {
 namespace {
@@ -85,6 +88,44 @@ struct AffineScales {
     return _mm512_cvtepi32_ps(_mm512_and_si512(words, _mm512_set1_epi32(0xff)));
   }
   static void Put(uint32_t word, int64_t lane, std::byte* to) { At<uint32_t>(to)[lane] = word; }
+};
+
+// Of two levels, by the group of 32 among those that share d and e.
+template <WeightFormat kFormat>
+struct PanelTwoLevelScales {
+  using Layout = TwoLevelLayout<kFormat>;
+  static constexpr int64_t kLevelBytes = kLanes * 2;
+  static constexpr int64_t kBytes = 2 * kLevelBytes + Layout::kParts * Layout::kPartBytes * kLanes;
+
+  static __m512 Level(const std::byte* from) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+  }
+  static const std::byte* BytesAt(const std::byte* from, int64_t part, int64_t index) {
+    return from + 2 * kLevelBytes + (part * Layout::kPartBytes + index) * kLanes;
+  }
+  static __m128i Bytes(const std::byte* from) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+  }
+  // Of run `run` of a group.
+  static __m512 Load(const std::byte* from, int64_t part, int64_t run) {
+    const __m512i s = _mm512_cvtepi8_epi32(Bytes(BytesAt(from, part, run)));
+    return _mm512_mul_ps(Level(from), _mm512_cvtepi32_ps(s));
+  }
+  static __m512 Minimums(const std::byte* from, int64_t part) {
+    const __m512i m = _mm512_cvtepu8_epi32(Bytes(BytesAt(from, part, Layout::kRunsOfPart)));
+    return _mm512_mul_ps(Level(from + kLevelBytes), _mm512_cvtepi32_ps(m));
+  }
+  // `header`: the scales of a group of one output, as rows have them.
+  static void Put(const std::byte* header, int64_t part, int64_t lane, std::byte* to) {
+    for (int64_t i = 0; i < 2; ++i) {
+      to[lane * 2 + i] = header[i];
+      to[kLevelBytes + lane * 2 + i] = header[2 + i];
+    }
+    for (int64_t i = 0; i < Layout::kPartBytes; ++i) {
+      to[2 * kLevelBytes + (part * Layout::kPartBytes + i) * kLanes + lane] =
+          header[4 + part * Layout::kPartBytes + i];
+    }
+  }
 };
 
 constexpr int kMaskedOr = 0xEA;  // (a & b) | c
@@ -305,7 +346,35 @@ struct SignedInt6 {
 };
 using Int6Numbers = Int6Chunks<SignedInt6>;
 
-// The codes of the formats that are packed so, but for those with zero points: calls function.operator()<Code, Numbers>() with that
+// ---- Scales of two levels ----
+
+template <WeightFormat kOfFormat>
+struct Int4K : Int4Chunks<ExcessiveInt4Zp> {
+  using Scales = PanelTwoLevelScales<kOfFormat>;
+  static constexpr WeightFormat kFormat = kOfFormat;
+  static constexpr int64_t kScaleGroups = Scales::Layout::kParts;
+  static constexpr float kExcess = 1;  // times 128; and for the minimums
+  static constexpr float kScale = 1;   // what scales are multiplied with
+
+  static __m512 ExcessOf(const std::byte* /*scales*/) { return _mm512_set1_ps(128); }
+
+  static void Put(int q, int64_t vector, int64_t word, std::byte* chunk) {
+    chunk[word * 2 + vector / 2] |= static_cast<std::byte>(q << (vector % 2 * 4));
+  }
+};
+
+template <WeightFormat kOfFormat>
+struct Int6K : Int6Chunks<SignedInt6> {
+  using Scales = PanelTwoLevelScales<kOfFormat>;
+  static constexpr WeightFormat kFormat = kOfFormat;
+  static constexpr int64_t kScaleGroups = Scales::Layout::kParts;
+  static constexpr float kExcess = 1;  // for the minimums
+  static constexpr float kScale = 256;
+
+  static __m512 ExcessOf(const std::byte* /*scales*/) { return _mm512_setzero_ps(); }
+};
+
+// The codes of the formats that are packed so, but for those of files of others: calls function.operator()<Code, Numbers>() with that
 // of `format`, and with its counterpart without an excess.
 template <class Function>
 decltype(auto) WithCode(WeightFormat format, const Function& function) {
@@ -321,9 +390,9 @@ decltype(auto) WithCode(WeightFormat format, const Function& function) {
   }
 }
 
-// Calls function.operator()<Code>() with the code of a format with zero points.
+// Calls function.operator()<Code>() with the code of a format that IsPublished.
 template <class Function>
-decltype(auto) WithAffineCode(WeightFormat format, const Function& function) {
+decltype(auto) WithPublishedCode(WeightFormat format, const Function& function) {
   switch (format) {
     case WeightFormat::kInt4Zp:
       return function.template operator()<Int4Zp<WeightFormat::kInt4Zp>>();
@@ -331,6 +400,14 @@ decltype(auto) WithAffineCode(WeightFormat format, const Function& function) {
       return function.template operator()<Int4Zp<WeightFormat::kInt4ZpG128>>();
     case WeightFormat::kInt8Zp:
       return function.template operator()<Int8Zp<WeightFormat::kInt8Zp>>();
+    case WeightFormat::kInt4K:
+      return function.template operator()<Int4K<WeightFormat::kInt4K>>();
+    case WeightFormat::kInt4KG128:
+      return function.template operator()<Int4K<WeightFormat::kInt4KG128>>();
+    case WeightFormat::kInt6K:
+      return function.template operator()<Int6K<WeightFormat::kInt6K>>();
+    case WeightFormat::kInt6KG128:
+      return function.template operator()<Int6K<WeightFormat::kInt6KG128>>();
     default:
       return function.template operator()<Int8Zp<WeightFormat::kInt8ZpG128>>();
   }

@@ -205,12 +205,20 @@ absl::Status EmbeddingTable::EmbedSides(absl::Span<const int32_t> ids, MatrixVie
 
 void EmbeddingTable::UnpackRows(absl::Span<const int32_t> ids, MatrixView out) {
   const size_t row_bytes = RowBytes(packed_format_, out.cols);
-  std::vector<float> row(out.cols);
+  const auto width = static_cast<size_t>(out.cols);
+  std::vector<float> rows(ids.size() * width);
   for (size_t t = 0; t < ids.size(); ++t) {
     DecodeRow(packed_format_,
               absl::MakeConstSpan(packed_rows_).subspan(ids[t] * row_bytes, row_bytes),
-              absl::MakeSpan(row));
-    backend_->CopyIn({reinterpret_cast<const std::byte*>(row.data()), row.size() * sizeof(float)},
+              absl::MakeSpan(rows).subspan(t * width, width));
+  }
+  const auto* bytes = reinterpret_cast<const std::byte*>(rows.data());
+  if (out.stride == out.cols) {
+    backend_->CopyIn({bytes, rows.size() * sizeof(float)}, out.data);
+    return;
+  }
+  for (size_t t = 0; t < ids.size(); ++t) {
+    backend_->CopyIn({bytes + t * width * sizeof(float), width * sizeof(float)},
                      out.Rows(static_cast<int64_t>(t), 1).data);
   }
 }

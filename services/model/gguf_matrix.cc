@@ -11,6 +11,7 @@
 #include "kernels/affine_word.h"
 #include "kernels/check.h"
 #include "kernels/dtype.h"
+#include "services/model/gguf/gguf_blocks.h"
 #include "services/model/published/fp4.h"
 
 namespace sluice {
@@ -101,12 +102,64 @@ void WriteGroup(const AffineBlock& block, const WeightFormatTraits& as, std::byt
   }
 }
 
+// Blocks that formats with scales of two levels hold.
+struct TwoLevelType {
+  std::string_view name;
+  int bits;  // of a number; 4 where none is below zero
+  ReadTwoLevelPart* read;
+};
+constexpr TwoLevelType kTwoLevelTypes[] = {
+    {"Q4_1", 4, ReadQ4_1}, {"Q5_0", 6, ReadQ5_0}, {"Q5_1", 6, ReadQ5_1}, {"Q3_K", 6, ReadQ3K},
+    {"Q4_K", 4, ReadQ4K},  {"Q5_K", 6, ReadQ5K},  {"Q6_K", 6, ReadQ6K}};
+
+const TwoLevelType* FindTwoLevelType(std::string_view name) {
+  const auto* found = std::find_if(std::begin(kTwoLevelTypes), std::end(kTwoLevelTypes),
+                                   [&](const TwoLevelType& type) { return type.name == name; });
+  return found == std::end(kTwoLevelTypes) ? nullptr : found;
+}
+
+void WriteNumbers4(const int8_t* numbers, std::byte* to) {
+  for (int64_t k = 0; k < kBlock; k += 2) {
+    *to++ = static_cast<std::byte>(numbers[k] | numbers[k + 1] << 4);
+  }
+}
+
+// As rows of INT6 have them.
+void WriteNumbers6(const int8_t* numbers, std::byte* to) {
+  for (int64_t k = 0; k < kBlock; k += 4) {
+    int above[4];  // from 0 on
+    for (int64_t i = 0; i < 4; ++i) above[i] = numbers[k + i] + 32;
+    *to++ = static_cast<std::byte>((above[0] & 15) | (above[1] & 15) << 4);
+    *to++ = static_cast<std::byte>((above[2] & 15) | (above[3] & 15) << 4);
+    *to++ = static_cast<std::byte>(above[0] >> 4 | above[1] >> 4 << 2 | above[2] >> 4 << 4 |
+                                   above[3] >> 4 << 6);
+  }
+}
+
+// Parts of 32 weights that share d and e, as a group of `as`.
+void WriteTwoLevelGroup(absl::Span<const TwoLevelPart> parts, const WeightFormatTraits& as,
+                        std::byte* out) {
+  std::memcpy(out, &parts[0].d, sizeof(uint16_t));
+  std::memcpy(out + 2, &parts[0].e, sizeof(uint16_t));
+  out += 4;
+  for (const TwoLevelPart& part : parts) {
+    *out++ = static_cast<std::byte>(part.scales[0]);
+    if (as.bits == 6) *out++ = static_cast<std::byte>(part.scales[1]);
+    *out++ = std::byte{part.minimum};
+  }
+  for (const TwoLevelPart& part : parts) {
+    as.bits == 4 ? WriteNumbers4(part.numbers, out) : WriteNumbers6(part.numbers, out);
+    out += kBlock * as.bits / 8;
+  }
+}
+
 class GgufMatrix final : public PublishedMatrix {
  public:
   GgufMatrix(PackedTensor tensor, const StoredType& type, int64_t columns)
       : PublishedMatrix({std::move(tensor)}),
         type_(type),
         affine_(FindAffineType(type.name)),
+        two_level_(FindTwoLevelType(type.name)),
         row_bytes_(static_cast<int64_t>(type.BytesOf(static_cast<uint64_t>(columns)))) {}
 
   absl::Status Read(const MatrixPart& part, absl::Span<float> out) const override;
@@ -114,6 +167,10 @@ class GgufMatrix final : public PublishedMatrix {
                         absl::Span<std::byte> out) const override;
   bool IsReadableAs(WeightFormat format) const override {
     const WeightFormatTraits& traits = TraitsOf(format);
+    if (HasTwoLevelScales(format)) {
+      return two_level_ != nullptr && two_level_->bits <= traits.bits &&
+             type_.block % traits.group == 0;
+    }
     return affine_ != nullptr && HasZeroPoints(format) && traits.group == kBlock &&
            affine_->bits <= traits.bits;
   }
@@ -122,12 +179,15 @@ class GgufMatrix final : public PublishedMatrix {
   }
 
  private:
+  absl::Status ReadTwoLevelRow(int64_t row, const MatrixPart& part, const WeightFormatTraits& as,
+                               std::byte* to) const;
   const std::byte* BlocksOf(int64_t row, int64_t block) const {
     return tensors()[0].bytes.data() + row * row_bytes_ + block * type_.size;
   }
 
   const StoredType type_;
-  const AffineType* const affine_;  // null: no format with zero points holds its blocks
+  const AffineType* const affine_;       // null: no format with zero points holds its blocks
+  const TwoLevelType* const two_level_;  // null: none with scales of two levels
   const int64_t row_bytes_;
 };
 
@@ -155,6 +215,13 @@ absl::Status GgufMatrix::ReadRows(const MatrixPart& part, WeightFormat format,
   const WeightFormatTraits& as = TraitsOf(format);
   SLUICE_CHECK(part.first_column % kBlock == 0 && part.columns % kBlock == 0);
   std::byte* to = out.data();
+  if (HasTwoLevelScales(format)) {
+    for (int64_t row = part.first_row; row < part.first_row + part.rows; ++row) {
+      if (absl::Status read = ReadTwoLevelRow(row, part, as, to); !read.ok()) return read;
+      to += part.columns / as.group * as.group_bytes;
+    }
+    return absl::OkStatus();
+  }
   for (int64_t row = part.first_row; row < part.first_row + part.rows; ++row) {
     const std::byte* block = BlocksOf(row, part.first_column / kBlock);
     for (int64_t i = 0; i < part.columns; i += kBlock, block += type_.size, to += as.group_bytes) {
@@ -164,6 +231,25 @@ absl::Status GgufMatrix::ReadRows(const MatrixPart& part, WeightFormat format,
       }
       WriteGroup(read, as, to);
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GgufMatrix::ReadTwoLevelRow(int64_t row, const MatrixPart& part,
+                                         const WeightFormatTraits& as, std::byte* to) const {
+  SLUICE_CHECK(part.first_column % as.group == 0 && part.columns % as.group == 0);
+  std::array<TwoLevelPart, kMostGroup / kBlock> parts;
+  const auto group = absl::MakeSpan(parts).first(as.group / kBlock);
+  for (int64_t column = part.first_column; column < part.first_column + part.columns;
+       column += as.group, to += as.group_bytes) {
+    const std::byte* const block = BlocksOf(row, column / type_.block);
+    for (int64_t i = 0; i < static_cast<int64_t>(group.size()); ++i) {
+      group[i] = two_level_->read(block, column % type_.block / kBlock + i);
+    }
+    if (!std::isfinite(FloatFromHalf(group[0].d)) || !std::isfinite(FloatFromHalf(group[0].e))) {
+      return tensors()[0].Error("has a scale that is not finite; accepted: numbers");
+    }
+    WriteTwoLevelGroup(group, as, to);
   }
   return absl::OkStatus();
 }

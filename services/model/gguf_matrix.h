@@ -1,5 +1,5 @@
 // A matrix in blocks of a GGUF file as a PublishedMatrix: its numbers, and its blocks as groups of
-// the formats with zero points, where these hold the same numbers.
+// the formats with zero points or scales of two levels, where these hold the same numbers.
 #pragma once
 
 #include <memory>

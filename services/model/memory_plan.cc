@@ -14,8 +14,8 @@ namespace {
 uint64_t BytesOf(const TensorSlice& slice, WeightFormat format) {
   const WeightFormatTraits& traits = TraitsOf(format);
   size_t row_bytes = RowBytes(traits.on_cpu, slice.columns.size());
-  // GPUs keep formats with zero points as BF16; plans are of hosts, which do not.
-  if (!HasZeroPoints(format)) {
+  // GPUs keep formats of files of others as BF16; plans are of hosts, which do not.
+  if (!IsPublished(format)) {
     row_bytes = std::max(row_bytes, RowBytes(traits.on_gpu, slice.columns.size()));
   }
   return static_cast<uint64_t>(slice.rows.size()) * row_bytes;

@@ -152,6 +152,8 @@ absl::StatusOr<Encoding> Tokenizer::EncodeUtf8(std::string_view text,
   Encoding encoding;
   const absl::Status status = EncodeRun(*this, text, options, *scratch, pace, &encoding).Run();
   (*scratch).model->set_pace(nullptr);
+  // What was given up in the middle is not gone on with.
+  if (pace.stopped()) (*scratch).model = model_->NewScratch();
   if (!status.ok()) return status;
   if (!options.offsets) encoding.offsets.clear();
   if (post_processor_ != nullptr) {

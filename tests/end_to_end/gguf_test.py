@@ -120,9 +120,9 @@ class GgufTest(unittest.TestCase):
                 gguf_files.write_further(folder, path, kind)
                 whole = score(path)
                 self.assertEqual(whole, score(path, "--tp", "2", "--pp", "2"))
-                # Operands of products are rounded to BF16.
-                for ours, theirs in zip(whole, score(path, "--weights", "f32")):
-                    self.assertAlmostEqual(ours, theirs, delta=0.5)
+                # Operands of products are rounded to BF16, by which a few rows choose other experts.
+                gaps = [abs(ours - theirs) for ours, theirs in zip(whole, score(path, "--weights", "f32"))]
+                self.assertLess(sorted(gaps)[len(gaps) // 2], 0.1)
 
     def test_every_block_format_has_the_bits_of_its_numbers(self):
         for kind in ("F16", "BF16") + SHORT + LONG:

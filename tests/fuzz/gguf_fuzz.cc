@@ -47,7 +47,8 @@ void ReadBlocks(const std::string& name, const sluice::GgufTensor& tensor) {
                                              stored, columns);
   std::vector<float> weights(rows * columns);
   SLUICE_CHECK(matrix->Read({0, rows, 0, columns}, absl::MakeSpan(weights)).ok());
-  for (const auto format : {sluice::WeightFormat::kInt4Zp, sluice::WeightFormat::kInt8Zp}) {
+  for (const sluice::WeightFormatTraits& traits : sluice::kWeightFormats) {
+    const sluice::WeightFormat format = traits.format;
     if (!matrix->IsReadableAs(format)) continue;
     std::vector<std::byte> packed(rows * sluice::RowBytes(format, columns));
     (void)matrix->ReadRows({0, rows, 0, columns}, format, absl::MakeSpan(packed));

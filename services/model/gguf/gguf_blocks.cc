@@ -216,4 +216,102 @@ void DecodeQ6K(const std::byte* blocks, int64_t count, float* out) {
   });
 }
 
+// ---- Scales of two levels ----
+
+namespace {
+
+constexpr uint16_t kHalfOne = 0x3c00, kHalfSign = 0x8000;
+
+// Weights [32 part, 32 part + 32) of a block of Q4_K or Q5_K.
+TwoLevelPart PartOfRun(const std::byte* block, int64_t part) {
+  const RunScale run = SixBits(block + 4, static_cast<int>(part));
+  const auto scale = static_cast<int8_t>(run.scale);
+  return {.d = WordAt(block),
+          .e = WordAt(block + 2),
+          .scales = {scale, scale},
+          .minimum = static_cast<uint8_t>(run.minimum)};
+}
+
+// Of Q4_1 and Q5_1, which add a minimum of their own.
+TwoLevelPart PartWithMinimum(const std::byte* block) {
+  return {.d = WordAt(block),
+          .e = static_cast<uint16_t>(WordAt(block + 2) ^ kHalfSign),
+          .scales = {1, 1},
+          .minimum = 1};
+}
+
+}  // namespace
+
+TwoLevelPart ReadQ4_1(const std::byte* block, int64_t /*part*/) {
+  TwoLevelPart found = PartWithMinimum(block);
+  for (int j = 0; j < 16; ++j) {
+    found.numbers[j] = static_cast<int8_t>(Low(block[4 + j]));
+    found.numbers[j + 16] = static_cast<int8_t>(High(block[4 + j]));
+  }
+  return found;
+}
+
+TwoLevelPart ReadQ5_0(const std::byte* block, int64_t /*part*/) {
+  TwoLevelPart found{.d = WordAt(block), .e = kHalfOne, .scales = {1, 1}, .minimum = 0};
+  for (int j = 0; j < kShort; ++j) {
+    found.numbers[j] = static_cast<int8_t>(FiveBits(block + 2, block + 6, j) - 16);
+  }
+  return found;
+}
+
+TwoLevelPart ReadQ5_1(const std::byte* block, int64_t /*part*/) {
+  TwoLevelPart found = PartWithMinimum(block);
+  for (int j = 0; j < kShort; ++j) {
+    found.numbers[j] = static_cast<int8_t>(FiveBits(block + 4, block + 8, j));
+  }
+  return found;
+}
+
+TwoLevelPart ReadQ3K(const std::byte* block, int64_t part) {
+  TwoLevelPart found{.d = WordAt(block + 108), .e = kHalfOne, .scales = {}, .minimum = 0};
+  for (int run = 0; run < 2; ++run) {
+    found.scales[run] =
+        static_cast<int8_t>(SixBitScale(block + 96, static_cast<int>(2 * part + run)) - 32);
+  }
+  for (int j = 0; j < kShort; ++j) {
+    const int w = static_cast<int>(part) * kShort + j;
+    found.numbers[j] =
+        static_cast<int8_t>((TwoBitsOf(block + 32, w) | Bit(block[w % 32], w / 32) << 2) - 4);
+  }
+  return found;
+}
+
+TwoLevelPart ReadQ4K(const std::byte* block, int64_t part) {
+  TwoLevelPart found = PartOfRun(block, part);
+  for (int j = 0; j < kShort; ++j) {
+    const int w = static_cast<int>(part) * kShort + j;
+    found.numbers[j] = static_cast<int8_t>(FourBitsOf(block + 16, w));
+  }
+  return found;
+}
+
+TwoLevelPart ReadQ5K(const std::byte* block, int64_t part) {
+  TwoLevelPart found = PartOfRun(block, part);
+  for (int j = 0; j < kShort; ++j) {
+    const int w = static_cast<int>(part) * kShort + j;
+    const int fifth = Bit(block[16 + j], static_cast<int>(part));
+    found.numbers[j] = static_cast<int8_t>(FourBitsOf(block + 48, w) | fifth << 4);
+  }
+  return found;
+}
+
+TwoLevelPart ReadQ6K(const std::byte* block, int64_t part) {
+  TwoLevelPart found{.d = WordAt(block + 208), .e = kHalfOne, .scales = {}, .minimum = 0};
+  for (int run = 0; run < 2; ++run) {
+    found.scales[run] = static_cast<int8_t>(Signed(block[192 + 2 * part + run]));
+  }
+  for (int j = 0; j < kShort; ++j) {
+    const int w = static_cast<int>(part) * kShort + j;
+    const std::byte codes = block[w / 128 * 64 + w % 64];
+    const int low = w % 128 < 64 ? Low(codes) : High(codes);
+    found.numbers[j] = static_cast<int8_t>((low | TwoBitsOf(block + 128, w) << 4) - 32);
+  }
+  return found;
+}
+
 }  // namespace sluice

@@ -29,4 +29,17 @@ void DecodeQ4K(const std::byte* blocks, int64_t count, float* out);  // d s q - 
 void DecodeQ5K(const std::byte* blocks, int64_t count, float* out);  // the same with five bits
 void DecodeQ6K(const std::byte* blocks, int64_t count, float* out);  // d s (q - 32), of 16
 
+// 32 neighbouring weights of a block as the formats with scales of two levels have them
+// (kernels/two_level_scales.h): weight j is d * scales[j / 16] * numbers[j] - e * minimum.
+struct TwoLevelPart {
+  uint16_t d, e;  // F16
+  int8_t scales[2];
+  uint8_t minimum;
+  int8_t numbers[32] = {};
+};
+
+// Weights [32 part, 32 part + 32) of a block.
+using ReadTwoLevelPart = TwoLevelPart(const std::byte* block, int64_t part);
+ReadTwoLevelPart ReadQ4_1, ReadQ5_0, ReadQ5_1, ReadQ3K, ReadQ4K, ReadQ5K, ReadQ6K;
+
 }  // namespace sluice

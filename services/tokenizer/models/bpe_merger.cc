@@ -44,7 +44,10 @@ void BpeMerger::MergeByQueue(const MergeTable& table, std::vector<BpeSymbol>* sy
   const auto passes = [scratch] { return scratch == nullptr || scratch->Pass(1); };
   Link(table, word, scratch);
   while (!queue_.empty()) {
-    if (!passes()) return;
+    if (!passes()) {
+      queue_ = RankQueue();  // it must be empty before the next word
+      return;
+    }
     const RankQueue::Place first = queue_.Pop();
     if (word[first.at].id == kNoToken) continue;  // merged away
     const uint32_t right = links_[first.at].next;

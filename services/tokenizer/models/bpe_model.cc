@@ -22,6 +22,8 @@ struct BpeModel::Scratch : ModelScratch {
 
 namespace {
 
+// Characters between two looks of a loop whose every round is short.
+constexpr size_t kCharactersAtATime = 256;
 // Memory that a longer piece took is given back.
 constexpr size_t kMaxKeptSymbols = 1 << 16;
 
@@ -83,9 +85,12 @@ void BpeModel::TokenizeWord(const Piece& piece, Scratch& scratch, Encoding* out)
   }
   Encode(piece, scratch);
   const size_t num_before = out->ids.size();
-  size_t begin = 0;
+  size_t begin = 0, since_look = 0;
   for (const BpeSymbol& symbol : scratch.symbols) {
-    if (!scratch.Pass(1)) break;
+    if (++since_look == kCharactersAtATime) {
+      since_look = 0;
+      if (!scratch.Pass(kCharactersAtATime)) break;
+    }
     out->ids.push_back(symbol.id);
     // The bytes of a spelling may be more than those of the piece.
     const size_t end = std::min(piece.text.size(), begin + symbol.num_bytes);
@@ -116,8 +121,12 @@ void BpeModel::Encode(const Piece& piece, Scratch& scratch) const {
     }
   }
   if (has_affixes_) return EncodeAffixed(piece, scratch);
+  size_t next_look = kCharactersAtATime;
   for (size_t at = 0; at < piece.text.size();) {
-    if (!scratch.Pass(1)) return;
+    if (at >= next_look) {
+      next_look = at + kCharactersAtATime;
+      if (!scratch.Pass(kCharactersAtATime)) return;
+    }
     if (piece.byte_level) {
       const auto byte = static_cast<uint8_t>(piece.text[at]);
       if (alphabet_[byte] != kNoToken && !scratch.unknown.has_value()) {

@@ -52,7 +52,7 @@ class Run {
 
   void Normalize() {
     size_t at = 0;
-    while (at < text_.size() && whole_.Pass(1)) {
+    while (at < text_.size() && Passes()) {
       at = CopyAscii(at);
       if (at < text_.size()) at = Decompose(at);
     }
@@ -63,6 +63,13 @@ class Run {
   std::optional<SourceMap> TakeMap() { return std::move(out_map_); }
 
  private:
+  // One more character was worked on: looks now and then whether the work goes on.
+  bool Passes() {
+    if (++since_look_ < kCharactersAtATime) return true;
+    since_look_ = 0;
+    return whole_.Pass(kCharactersAtATime);
+  }
+
   // ASCII is its own normal form. The last character of a run may still take a mark.
   size_t CopyAscii(size_t begin) {
     size_t end = begin;
@@ -108,7 +115,7 @@ class Run {
     }
     if (compose_) ComposePending();
     for (const Decomposed& d : pending_) {
-      if (!whole_.Pass(1)) break;
+      if (!Passes()) break;
       Write(d);
     }
     pending_.clear();
@@ -136,7 +143,7 @@ class Run {
     std::exclusive_scan(begins.begin(), begins.end(), begins.begin(), size_t{0});
     std::vector<Decomposed> sorted(marks.size());
     for (const Decomposed& mark : marks) {
-      if (!whole_.Pass(1)) return;
+      if (!Passes()) return;
       sorted[begins[mark.combining_class]++] = mark;
     }
     std::copy(sorted.begin(), sorted.end(), marks.begin());
@@ -149,7 +156,7 @@ class Run {
     std::optional<size_t> starter;
     int last_class = 0;  // of what was kept since the starter; 0 for nothing
     for (const Decomposed& d : pending_) {
-      if (!whole_.Pass(1)) break;
+      if (!Passes()) break;
       const bool adjacent = starter.has_value() && *starter + 1 == size;
       const bool blocked = !starter.has_value() || (!adjacent && last_class >= d.combining_class);
       if (!blocked) {
@@ -181,6 +188,7 @@ class Run {
   }
 
   static constexpr size_t kAsciiAtATime = 4096;
+  static constexpr size_t kCharactersAtATime = 256;
   static constexpr size_t kFewMarks = 32;
   static constexpr size_t kNumClasses = 256;  // of combining
 
@@ -189,6 +197,7 @@ class Run {
   const SourceMap* const map_;
   const bool compose_;
   const bool compatibility_;
+  size_t since_look_ = 0;
   std::vector<Decomposed> pending_;
   std::string out_;
   std::optional<SourceMap> out_map_;

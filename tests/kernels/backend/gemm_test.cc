@@ -26,7 +26,7 @@ class GemmTest : public BackendTest {
   }
   // Whether the backend rounds weights of the format to BF16, which the reference does not.
   static bool RoundsWeights(const PackSpec& spec) {
-    return HasZeroPoints(spec.format.weights) && IsGpu();
+    return IsPublished(spec.format.weights) && IsGpu();
   }
   // How far such a product may be off, relative to a typical one. A slice of weights has one scale
   // then; and GPUs keep sums of FP8 products to 13 bits of a fraction, by which published models of
@@ -319,8 +319,9 @@ std::vector<GemmEpilogue> Epilogues(const float* bias, bool gated) {
   std::vector<GemmEpilogue> epilogues;
   for (const float* one_bias : {bias, static_cast<const float*>(nullptr)}) {
     for (const bool add_to_out : {false, true}) {
-      epilogues.push_back({one_bias, Activation::kSilu, add_to_out});
-      if (!gated) epilogues.push_back({one_bias, std::nullopt, add_to_out});
+      epilogues.push_back(
+          {.bias = one_bias, .activation = Activation::kSilu, .add_to_out = add_to_out});
+      if (!gated) epilogues.push_back({.bias = one_bias, .add_to_out = add_to_out});
     }
   }
   return epilogues;

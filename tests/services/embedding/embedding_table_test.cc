@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "tests/kernels/testing/test_backend.h"
+#include "tests/services/model/gguf_bytes.h"
 #include "tests/services/model/model_folder.h"
 
 namespace sluice::testing {
@@ -89,6 +90,44 @@ TEST_F(EmbeddingTableTest, KeepsTheTypeThatWasAskedFor) {
   EXPECT_EQ(Load(WeightType::kAuto, DType::kBF16)->weight_bytes(), 10u * 16 * 2);
   EXPECT_EQ(Load(WeightType::kBF16, DType::kF32)->weight_bytes(), 10u * 16 * 2);
   EXPECT_EQ(Load(WeightType::kF32, DType::kBF16)->weight_bytes(), 10u * 16 * 4);
+}
+
+// Of a GGUF file whose embedding lies in blocks of Q8_0.
+TEST_F(EmbeddingTableTest, KeepsBlocksAndUnpacksTheirRows) {
+  constexpr int kVocab = 10, kHidden = 64;
+  std::string blocks;
+  for (int i = 0; i < kVocab * kHidden / 32; ++i) {
+    blocks += BytesOf<uint16_t>(0x3801);  // just above a half
+    for (int k = 0; k < 32; ++k) blocks += static_cast<char>(i * 29 + k * 7);
+  }
+  const std::string name = GgufText("token_embd.weight");
+  GgufBytes bytes;
+  bytes.Tensor("token_embd.weight", {kVocab, kHidden}, /*type=*/8, blocks);
+  std::string file = TinyGguf(bytes).Build();
+  file.replace(file.rfind(name), name.size(), GgufText("token_embD.weight"));  // the one in F32
+  const std::string path = folder_.Write("m.gguf", file);
+  const auto config = LoadModelConfig(path);
+  ASSERT_TRUE(config.ok()) << config.status();
+  const auto source = WeightSource::Open(path, *config);
+  ASSERT_TRUE(source.ok()) << source.status();
+  auto table = EmbeddingTable::Load(*config, *source, WeightType::kAuto, *backend_);
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_EQ(table->weight_bytes(), RowBytes(WeightFormat::kInt8Zp, kVocab * kHidden));
+  const auto all = source->ReadFloats({TensorRole::kEmbedding}, {{0, kVocab}, {0, kHidden}});
+  ASSERT_TRUE(all.ok()) << all.status();
+  const std::vector<int32_t> ids = {9, 0, 3}, positions = {0, 1, 2};
+  auto memory = backend_->Allocate(ids.size() * kHidden * sizeof(float));
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  const MatrixView out{(*memory)->data(), DType::kF32, 3, kHidden, kHidden};
+  ASSERT_TRUE(table->Embed(ids, positions, out).ok());
+  std::vector<float> rows(ids.size() * kHidden);
+  ASSERT_TRUE(backend_
+                  ->CopyOut(out.data, absl::MakeSpan(reinterpret_cast<std::byte*>(rows.data()),
+                                                     rows.size() * sizeof(float)))
+                  .ok());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_EQ(rows[i], (*all)[ids[i / kHidden] * kHidden + i % kHidden]) << i;
+  }
 }
 
 // More rows than are converted at a time.

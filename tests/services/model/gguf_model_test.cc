@@ -241,10 +241,10 @@ TEST(GgufModel, KeepsBlocksThatAFormatHolds) {
   const std::string half = BytesOf<uint16_t>(0xb801);  // just below minus a half
   const std::string four = codes.substr(0, 16);
   const Case cases[] = {{2, half + four, WeightFormat::kInt4Zp},
-                        {6, half + five + four, WeightFormat::kInt8Zp},
+                        {6, half + five + four, WeightFormat::kInt6K},
                         {kQ8_0, half + codes, WeightFormat::kInt8Zp},
                         {39, std::string(1, '\x7a') + four, WeightFormat::kInt8Zp},
-                        {3, half + half + four, WeightFormat::kF32}};
+                        {3, half + half + four, WeightFormat::kInt4K}};
   for (const Case& each : cases) {
     const TempFolder folder;
     const std::string path = folder.Write("m.gguf", WithBlocks(each.type, each.block));

@@ -174,6 +174,8 @@ TEST(Pace, ATextThatIsGivenUpLeavesNothingBehind) {
   normalized.normalizer = R"({"type": "NFKC"})";
   for (const testing::TokenizerParts& parts : {words, one_word, normalized}) {
     const std::string text = testing::RandomText(1, 20'000, {"abcd", "<end>", "<e", " abc"});
+    std::string shorter;  // one word, of more letters than are merged by scanning
+    for (int i = 0; i < 20; ++i) shorter += "abcd";
     for (const bool offsets : {false, true}) {
       Looks all;
       const auto expected = testing::SmallTokenizer(parts)->Encode(
@@ -187,6 +189,9 @@ TEST(Pace, ATextThatIsGivenUpLeavesNothingBehind) {
             tokenizer->Encode(text, {.offsets = offsets, .checkpoint = &some.checkpoint});
         EXPECT_EQ(ended.status().code(), absl::StatusCode::kCancelled) << last;
         EXPECT_EQ(some.count, last);
+        const auto other = tokenizer->Encode(shorter, {.offsets = offsets});
+        ASSERT_TRUE(other.ok());
+        ASSERT_EQ(other->ids, testing::SmallTokenizer(parts)->Encode(shorter)->ids);
         const auto again = tokenizer->Encode(text, {.offsets = offsets});
         ASSERT_TRUE(again.ok());
         ASSERT_EQ(again->ids, expected->ids) << "after " << last;
