@@ -11,6 +11,7 @@ import threading
 import time
 import unittest
 
+import random_model
 from processes import (
     BIN, PROMPT, SLUICE, STORYTELLER, Client, Up, children_of, generation_pb2, grpc, killing, main, request, sluice,
     status_pb2, text_of)
@@ -28,6 +29,19 @@ class FaultsTest(unittest.TestCase):
                         up.await_replaced(victim)
             status = client.unary("GetStatus", status_pb2.GetStatusRequest(), status_pb2.GetStatusResponse)
             self.assertGreaterEqual(status.num_recoveries, 5)
+
+    def test_states_in_place_of_keys_are_computed_again_after_kill_9(self):
+        """Across several of their boundaries, behind one and between two."""
+        with tempfile.TemporaryDirectory() as folder:
+            model = random_model.make(os.path.join(folder, "model"), STORYTELLER, 4, hybrid=True)
+            with Up("--model", model, "--tp", "2", "--pp", "2") as up:
+                client = Client(up.endpoint)
+                expected = text_of(client.generate(request(300, seed=3)))
+                for after, victim in zip((30, 54, 70, 100), up.pids("sluice-shard")):
+                    with self.subTest(pid=victim, after=after):
+                        killed = text_of(client.generate(request(300, seed=3)), killing(victim, after=after))
+                        self.assertEqual(killed, expected)
+                        up.await_replaced(victim)
 
     def test_options_that_look_back_survive_kill_9_and_resume(self):
         """Penalties, n-grams and DRY count tokens in the sampler: a new one is told them again."""
