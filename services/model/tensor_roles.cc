@@ -165,6 +165,8 @@ MatrixShape QkNormShape(QkNormKind kind, int64_t heads, int64_t head_dim) {
       return {heads * head_dim, 1};
     case QkNormKind::kOwnHeadLayer:
       return {heads, head_dim};
+    case QkNormKind::kPlainHeadRms:  // has none
+      break;
   }
   SLUICE_CHECK(false);
   return {};

@@ -50,8 +50,13 @@ uint64_t BytesPerSlot(const StatePoolSpec& spec) {
   return spec.num_layers == 0 ? 0 : spec.num_layers * spec.bytes_per_slot();
 }
 
-// Of a stage whose layers are MLPs alone.
-constexpr uint64_t kLeastBlockBytes = 1024;
+// What blocks take of the budget. Those of a stage whose layers are MLPs alone take nothing, and there
+// are not more of them than books can be kept of.
+uint64_t BytesPerBlock(const KvLayout& layout, const StatePoolSpec& states) {
+  constexpr uint64_t kOfNone = 1024;
+  const uint64_t bytes = layout.bytes_per_block() + BytesPerSlot(states);
+  return bytes == 0 ? kOfNone : bytes;
+}
 
 // Makes room for an MLP of a layer.
 void Widen(const NoMlpSpec&, const ShardPlan&, StepShape&) {}
@@ -189,11 +194,9 @@ absl::StatusOr<std::unique_ptr<ShardModel>> ShardModel::Load(const ModelConfig& 
   const auto format = source.Resolve(options.weights);
   if (!format.ok()) return format.status();
   const KvLayout layout = KvLayoutOf(config, plan, options.block_size, options.kv_dtype);
-  const KvDemand kv{
-      .bytes = options.kv_cache_bytes,
-      .block_size = options.block_size,
-      .bytes_per_block = std::max<uint64_t>(
-          layout.bytes_per_block() + BytesPerSlot(StateSpecOf(config, plan)), kLeastBlockBytes)};
+  const KvDemand kv{.bytes = options.kv_cache_bytes,
+                    .block_size = options.block_size,
+                    .bytes_per_block = BytesPerBlock(layout, StateSpecOf(config, plan))};
   const bool device_memory = backend.memory().has_value();
   // How many a device has room for is known once everything else is in it.
   const auto blocks = device_memory ? 1 : BlocksWithin(kv);

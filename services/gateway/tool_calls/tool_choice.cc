@@ -42,6 +42,7 @@ std::optional<CallTags> CallTagsOf(ToolFormat format) {
     case ToolFormat::kQwenXml:
     case ToolFormat::kGlm:
     case ToolFormat::kDeepSeek:
+    case ToolFormat::kDsml:
     case ToolFormat::kKimi:
     case ToolFormat::kGranite:
     case ToolFormat::kLfm:

@@ -243,8 +243,12 @@ TEST(ProcessPlanTest, HandsOptionsOnToTheProcessesThatHaveThem) {
   EXPECT_THAT(lines[5], HasSubstr(" --batch_dir /b --batch_token_file /t"));
   for (const std::string& line : lines) {
     EXPECT_THAT(line, Not(HasSubstr("secret")));  // command lines are seen by others
-    if (&line != &lines[0]) EXPECT_THAT(line, Not(HasSubstr("t.jinja")));
-    if (&line != &lines[4]) EXPECT_THAT(line, Not(HasSubstr("max_model_len")));
+    if (&line != &lines[0]) {
+      EXPECT_THAT(line, Not(HasSubstr("t.jinja")));
+    }
+    if (&line != &lines[4]) {
+      EXPECT_THAT(line, Not(HasSubstr("max_model_len")));
+    }
   }
 }
 
