@@ -122,7 +122,7 @@ class GgufTest(unittest.TestCase):
                 self.assertEqual(whole, score(path, "--tp", "2", "--pp", "2"))
                 # Operands of products are rounded to BF16, by which a few rows choose other experts.
                 gaps = [abs(ours - theirs) for ours, theirs in zip(whole, score(path, "--weights", "f32"))]
-                self.assertLess(sorted(gaps)[len(gaps) // 2], 0.1)
+                self.assertLess(sorted(gaps)[len(gaps) // 2], 0.2)
 
     def test_every_block_format_has_the_bits_of_its_numbers(self):
         for kind in ("F16", "BF16") + SHORT + LONG:

@@ -37,6 +37,9 @@ MODERN = ["--kube-version", "1.32.0"]
 OLD = ["--kube-version", "1.20.2"]
 
 # Values that must render and keep every rule.
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+TERM = f"affinity.podAffinity.{PREFERRED}[0]"
+AFFINITY = f"{TERM}.weight=1,{TERM}.podAffinityTerm.topologyKey=zone"
 MATRIX = {
     "nothing": [],
     "three pods": ["replicas=3"],
@@ -84,11 +87,11 @@ MATRIX = {
     "names": ["podLabels.team=a", "podAnnotations.note=b", "nodeSelector.zone=c", "priorityClassName=high"],
     "an ingress for HTTP": ["ingress.enabled=true", "ingress.http.host=api.example", "ingress.http.tlsSecret=tls"],
     "both ingresses": ["ingress.enabled=true", "ingress.host=sluice.example", "ingress.http.host=api.example"],
-    "what every chart has": ["nameOverride=llm", "affinity.nodeAffinity.note=x", "extraEnv[0].name=A", "extraEnv[0].value=b",
+    "what every chart has": ["nameOverride=llm", AFFINITY, "extraEnv[0].name=A", "extraEnv[0].value=b",
                              "extraVolumes[0].name=ca", "extraVolumes[0].secret.secretName=demo-llm-tokens",
                              "extraVolumeMounts[0].name=ca", "extraVolumeMounts[0].mountPath=/ca", "otlp.endpoint=http://otel:4317"],
     "what every chart has, services": ["layout=services", "fullnameOverride=llm", "model.tensorParallel=2", "ranks.placement=pods",
-                                       "affinity.nodeAffinity.note=x", "extraEnv[0].name=A", "extraEnv[0].value=b",
+                                       AFFINITY, "extraEnv[0].name=A", "extraEnv[0].value=b",
                                        "extraVolumes[0].name=ca", "extraVolumes[0].secret.secretName=llm-tokens",
                                        "extraVolumeMounts[0].name=ca", "extraVolumeMounts[0].mountPath=/ca"],
     "a chat template": ["model.chatTemplate=text of {{ messages }}", "model.maxModelLen=64", "threads.all=3", "cpus.all=0-2"],
@@ -334,7 +337,8 @@ class ChartTest(unittest.TestCase):
         for name in ("what every chart has", "what every chart has, services"):
             for workload in rules.workloads(render(MATRIX[name])):
                 spec = rules.pod_of(workload)["spec"]
-                self.assertEqual(spec["affinity"], {"nodeAffinity": {"note": "x"}}, workload["metadata"]["name"])
+                asked = [{"weight": 1, "podAffinityTerm": {"topologyKey": "zone"}}]
+                self.assertEqual(spec["affinity"], {"podAffinity": {PREFERRED: asked}}, workload["metadata"]["name"])
                 for container in spec["containers"]:
                     self.assertIn({"name": "A", "value": "b"}, container["env"], container["name"])
                     self.assertIn({"name": "ca", "mountPath": "/ca"}, container["volumeMounts"], container["name"])
