@@ -225,7 +225,7 @@ class ChartTest(unittest.TestCase):
                 with self.subTest(values=title, manifest=rules.name_of(manifest)):
                     self.assertEqual(list(types.problems(manifest)), [])
         self.assertEqual(held, {"ServiceAccount", "Secret", "Service", "Deployment", "StatefulSet", "NetworkPolicy",
-                                "PodDisruptionBudget", "HorizontalPodAutoscaler", "Ingress"})
+                                "PodDisruptionBudget", "HorizontalPodAutoscaler", "Ingress", "ConfigMap"})
         # What the API would refuse is found.
         deployment = copy.deepcopy(next(m for m in render() if m["kind"] == "Deployment"))
         container = deployment["spec"]["template"]["spec"]["containers"][0]

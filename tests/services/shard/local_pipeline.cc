@@ -86,11 +86,9 @@ absl::Status LocalPipeline::LoadStage(const WeightSource& source, int stage) {
                               .max_step_rows = options_.max_step_rows};
     const uint64_t block_size =
         config_.recurrent() != nullptr ? StatePoolSpec::kRun : options.block_size;
-    // At least what a block of a stage of MLPs alone counts as.
-    options.kv_cache_bytes =
-        std::max<uint64_t>(KvBytesPerPosition(config_, *plan, options.kv_dtype) * block_size,
-                           1024) *
-        options_.num_blocks;
+    const uint64_t block_bytes = KvBytesPerPosition(config_, *plan, options.kv_dtype) * block_size;
+    // A block of a stage of MLPs alone counts as so many bytes.
+    options.kv_cache_bytes = (block_bytes == 0 ? 1024 : block_bytes) * options_.num_blocks;
     auto model = ShardModel::Load(config_, *plan, source, options, *self.backend);
     if (!model.ok()) return model.status();
     self.model = *std::move(model);
