@@ -174,16 +174,22 @@ void ConstraintPreparer::AskSampler(const std::shared_ptr<Call>& call) {
 }
 
 void ConstraintPreparer::OnAnswer(const std::shared_ptr<Call>& call, const absl::Status& status) {
-  bool stopped = false;
+  bool stopped = false, left = false;
   {
     absl::MutexLock lock(&mutex_);
     asking_.erase(call->context.get());
     stopped = stopped_;
+    left = call->left;
   }
   const absl::Status budget = call->work.Add(WorkOf(*call->context));
   if (stopped) return call->callback(Stopped());
   if (!budget.ok()) return call->callback(Annotate(budget, "constraint"));
-  if (absl::IsUnavailable(status) && ++call->num_lost < kMaxAttempts) return AskSampler(call);
+  // A sampler that is stopped cancels the calls that it has begun.
+  const bool is_stopped = absl::IsCancelled(status) && !left;
+  const bool is_lost = absl::IsUnavailable(status) || is_stopped;
+  if (is_lost && ++call->num_lost < kMaxAttempts) return AskSampler(call);
+  if (is_stopped)
+    return call->callback(absl::UnavailableError("constraint: the sampler was stopped"));
   if (!status.ok()) return call->callback(Annotate(status, "constraint"));
   if (call->response.needs_vocabulary()) {
     call->request.mutable_vocabulary()->ParseFromString(*call->vocabulary);

@@ -113,7 +113,11 @@ struct TokenizerClient::Attempts : std::enable_shared_from_this<Attempts<Request
     const SteadyTime now = SteadyTime::Now();
     const bool hangs =
         status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED && now + kNearlyThere < deadline;
-    const bool is_lost = hangs || status.error_code() == grpc::StatusCode::UNAVAILABLE;
+    // A tokenizer that is stopped cancels the calls that it has begun.
+    const bool is_stopped =
+        status.error_code() == grpc::StatusCode::CANCELLED && !IsCancelledByCaller();
+    const bool is_lost =
+        hangs || is_stopped || status.error_code() == grpc::StatusCode::UNAVAILABLE;
     if (is_lost && now < connect_by && !IsConnected()) return Try();
     if (hangs && shared->options.answers != nullptr && shared->options.answers()) {
       // It waits for others of its tenant, or is more work than any before.
@@ -126,7 +130,8 @@ struct TokenizerClient::Attempts : std::enable_shared_from_this<Attempts<Request
       if (status.ok()) shared->times.Completed(size, SteadyTime::Now() - begun);
       if (hangs) shared->times.GaveUp();
     }
-    if (hangs && num_attempts < kMostAttempts) return Try();
+    if ((hangs || is_stopped) && num_attempts < kMostAttempts) return Try();
+    if (is_stopped) return callback(absl::UnavailableError("the tokenizer was stopped"));
     if (hangs) return callback(absl::UnavailableError("the tokenizer hangs"));
     if (status.error_code() == grpc::StatusCode::ABORTED) {
       return callback(absl::UnavailableError(status.error_message()));
@@ -137,6 +142,11 @@ struct TokenizerClient::Attempts : std::enable_shared_from_this<Attempts<Request
 
   bool IsConnected() const {
     return shared->channel->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY;
+  }
+
+  bool IsCancelledByCaller() {
+    absl::MutexLock lock(&mutex);
+    return cancelled;
   }
 
   std::shared_ptr<grpc::ClientContext> Context() {

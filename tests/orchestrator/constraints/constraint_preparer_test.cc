@@ -172,6 +172,15 @@ TEST_F(ConstraintPreparerTest, AsksASamplerAgainThatWasLostButNotForEver) {
   EXPECT_EQ(Prepare().status().code(), absl::StatusCode::kUnavailable);
 }
 
+// The caller, who has not left, must not be told that it has.
+TEST_F(ConstraintPreparerTest, ASamplerThatIsStoppedIsALostOne) {
+  const grpc::Status stopped(grpc::StatusCode::CANCELLED, "");
+  fake_sampler.statuses = {stopped, stopped};
+  EXPECT_TRUE(Prepare().ok());
+  fake_sampler.statuses = {stopped, stopped, stopped};
+  EXPECT_EQ(Prepare().status().code(), absl::StatusCode::kUnavailable);
+}
+
 TEST_F(ConstraintPreparerTest, TellsTheSamplerThatTheCallerHasLeft) {
   fake_sampler.on_asked = [this] { caller->Cancel(); };
   EXPECT_EQ(Prepare().status().code(), absl::StatusCode::kCancelled);

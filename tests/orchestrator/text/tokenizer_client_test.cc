@@ -41,7 +41,8 @@ class Tokenizer final : public v1::TokenizerService::CallbackService {
     absl::MutexLock lock(&mutex_);
     budget_ = WorkBudgetOf(*context);
     SetWork(work_, *context);
-    if (!error_.ok()) {
+    if (!error_.ok() && num_errors_ > 0) {
+      --num_errors_;
       reactor->Finish(ToGrpc(error_));
       return reactor;
     }
@@ -61,11 +62,13 @@ class Tokenizer final : public v1::TokenizerService::CallbackService {
     digest_ = digest;
   }
 
-  // What calls take from now on, and how they end.
-  void SetWorkOfCalls(absl::Duration work, const absl::Status& error = absl::OkStatus()) {
+  // What calls take from now on, and how the next `num_errors` end.
+  void SetWorkOfCalls(absl::Duration work, const absl::Status& error = absl::OkStatus(),
+                      int num_errors = 1000) {
     absl::MutexLock lock(&mutex_);
     work_ = work;
     error_ = error;
+    num_errors_ = num_errors;
   }
   // That the last call came with.
   absl::Duration budget() const {
@@ -89,6 +92,7 @@ class Tokenizer final : public v1::TokenizerService::CallbackService {
   absl::Duration work_ ABSL_GUARDED_BY(mutex_);
   absl::Duration budget_ ABSL_GUARDED_BY(mutex_);
   absl::Status error_ ABSL_GUARDED_BY(mutex_);
+  int num_errors_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<grpc::ServerUnaryReactor*> hanging_ ABSL_GUARDED_BY(mutex_);
   std::vector<grpc::ServerUnaryReactor*> answered_ ABSL_GUARDED_BY(mutex_);
 };
@@ -213,6 +217,16 @@ TEST(TokenizerClientTest, EndsARequestThatHasTakenAllTheWorkThatItMay) {
   }
   EXPECT_EQ(served.tokenizer.budget(), absl::Seconds(2)) << "the last did not come here";
   EXPECT_TRUE(served.Call().ok()) << "another request";
+}
+
+// A tokenizer that is stopped cancels what it has begun; the caller has not left.
+TEST(TokenizerClient, CallsOfATokenizerThatIsStoppedAreMadeAgain) {
+  Served served(0);
+  served.tokenizer.SetWorkOfCalls(absl::ZeroDuration(), absl::CancelledError(""), 1);
+  EXPECT_TRUE(served.Call().ok());
+  served.tokenizer.SetWorkOfCalls(absl::ZeroDuration(), absl::CancelledError(""));
+  const absl::Status stopped = served.Call().status();
+  EXPECT_TRUE(absl::IsUnavailable(stopped)) << stopped;
 }
 
 }  // namespace
