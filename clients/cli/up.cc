@@ -167,7 +167,8 @@ absl::Status UseApiKey(const std::string& folder, OptionValues& values) {
   return AddToken(path, *token, kBatchTenant);
 }
 
-// Whoever waits for an answer goes before batches, unless --tenants says otherwise.
+// Gives the tenant of batches a low weight, so that interactive requests are served first; a file that
+// --tenants names is left to say so itself.
 absl::Status LetBatchesYield(const std::string& folder, OptionValues& values) {
   const bool is_needed = values.IsGiven("batch_dir") && values.Get<std::string>("tenants").empty();
   if (!is_needed) return absl::OkStatus();

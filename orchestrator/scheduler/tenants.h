@@ -61,9 +61,9 @@ class Tenants {
     tenant.served += tokens / tenant.policy.weight;
     ++num_charges_;
   }
-  // Charges one that has no sequence in the scheduler that charges it: above `least`, with which it
-  // would start. Where nobody has sequences, those who come start with its count: nobody was kept
-  // waiting.
+  // Charges a tenant that has no sequence in the charging scheduler. Its count is first raised to
+  // `least`, at which it would start. While no tenant has sequences, the counts at which tenants start
+  // are raised to the charged one: the work delayed nobody, so it gives nobody precedence.
   void ChargeIdle(absl::string_view name, double tokens, double least);
   // Grows with every charge, so that a scheduler notices what others have charged.
   uint64_t num_charges() const { return num_charges_; }

@@ -17,8 +17,8 @@ bool IsUtf8(absl::string_view text);
 // bytes, the characters that fit.
 std::string CleanUtf8(absl::string_view text, size_t max_bytes = absl::string_view::npos);
 
-// For a name that peers may be told apart by: `text` itself where that is UTF-8, else with its other
-// bytes escaped in hexadecimal.
+// `text` where it is UTF-8, else with its bytes that are not escaped in hexadecimal, so that different
+// names stay different.
 std::string EscapedUnlessUtf8(absl::string_view text);
 
 }  // namespace sluice

@@ -92,8 +92,7 @@ class BatchService {
   Answer ListBatches(const std::string& owner, const PageQuery& query) const;
   Answer CancelBatch(const std::string& owner, const std::string& id);
 
-  // An error of these as its client is told it: what is wrong, and not in which folder, which the log
-  // says.
+  // `status` without paths of the server, which only the log states.
   absl::Status ForClient(const absl::Status& status) const;
 
  private:

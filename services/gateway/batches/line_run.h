@@ -30,7 +30,8 @@ struct LineRunOptions {
   // where both are to go into one file.
   std::string output;
   std::string errors;
-  // Files that nobody else writes: what is broken in them is cut, whatever it is.
+  // Nobody else writes the result files: all that follows their last whole result is cut off. False:
+  // only the beginning of a result is, and anything else ends Open with DATA_LOSS.
   bool owns_results = true;
   int64_t num_lines = 0;  // of the input, empty ones left out
   // The request of a line, without its body: whose it is.

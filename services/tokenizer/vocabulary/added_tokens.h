@@ -51,9 +51,8 @@ class AddedTokenFinder {
   using SegmentSink = absl::FunctionRef<absl::Status(const Segment&)>;
 
   // Hands the segments of `text` to `sink` in order, and returns the first error of `sink`, or of
-  // the pace where that stops. They
-  // cover the text; tokens that begin with whitespace may overlap the token before them if that
-  // took the whitespace along. REQUIRES: valid UTF-8.
+  // the pace where that stops. The segments cover the text; tokens that begin with whitespace may
+  // overlap the token before them if that took the whitespace along. REQUIRES: valid UTF-8.
   absl::Status Split(std::string_view text, const Options& options, SegmentSink sink) const;
 
  private:
