@@ -237,16 +237,18 @@ const std::byte* UnpackGroup(const std::byte* w, int64_t width, float* to) {
   return w;
 }
 
-template <class Code>
-void MultiplyQuantized(const SliceRun& run) {
+// Products with a format whose groups `kUnpack` turns into floats [group, width], returning where the
+// next one begins.
+template <int64_t kGroup, const std::byte* (*kUnpack)(const std::byte* w, int64_t width, float* to)>
+void MultiplyUnpacked(const SliceRun& run) {
   constexpr int64_t kStep = kUnpackedBytes / (kPanelWidth * static_cast<int64_t>(sizeof(float)));
-  static_assert(kStep % kWeightGroup == 0);
+  static_assert(kStep % kGroup == 0);
   auto* unpacked = reinterpret_cast<float*>(run.unpacked);
   const std::byte* w = run.w;
   for (int64_t k = 0; k < run.depth; k += kStep) {
     const int64_t depth = std::min(kStep, run.depth - k);
-    for (int64_t i = 0; i < depth; i += kWeightGroup) {
-      w = UnpackGroup<Code>(w, run.width, unpacked + i * run.width);
+    for (int64_t i = 0; i < depth; i += kGroup) {
+      w = kUnpack(w, run.width, unpacked + i * run.width);
     }
     AddRows(RunFrom<float>(run, k, depth, unpacked), run.rows);
   }
@@ -301,21 +303,6 @@ const std::byte* UnpackAffineGroup(const std::byte* w, int64_t width, float* to)
     }
   }
   return w + kGroup / Code::kInputs * Code::kBytes * width;
-}
-
-template <class Code, int64_t kGroup>
-void MultiplyAffine(const SliceRun& run) {
-  constexpr int64_t kStep = kUnpackedBytes / (kPanelWidth * static_cast<int64_t>(sizeof(float)));
-  static_assert(kStep % kGroup == 0);
-  auto* unpacked = reinterpret_cast<float*>(run.unpacked);
-  const std::byte* w = run.w;
-  for (int64_t k = 0; k < run.depth; k += kStep) {
-    const int64_t depth = std::min(kStep, run.depth - k);
-    for (int64_t i = 0; i < depth; i += kGroup) {
-      w = UnpackAffineGroup<Code, kGroup>(w, run.width, unpacked + i * run.width);
-    }
-    AddRows(RunFrom<float>(run, k, depth, unpacked), run.rows);
-  }
 }
 
 // Codes of the formats with scales of two levels, as integers.
@@ -383,22 +370,6 @@ const std::byte* UnpackTwoLevelGroup(const std::byte* w, int64_t width, float* t
   return w + Layout::kParts * Layout::kCodeBytes * width;
 }
 
-template <class Code, WeightFormat kFormat>
-void MultiplyTwoLevel(const SliceRun& run) {
-  constexpr int64_t kGroup = TraitsOf(kFormat).group;
-  constexpr int64_t kStep = kUnpackedBytes / (kPanelWidth * static_cast<int64_t>(sizeof(float)));
-  static_assert(kStep % kGroup == 0);
-  auto* unpacked = reinterpret_cast<float*>(run.unpacked);
-  const std::byte* w = run.w;
-  for (int64_t k = 0; k < run.depth; k += kStep) {
-    const int64_t depth = std::min(kStep, run.depth - k);
-    for (int64_t i = 0; i < depth; i += kGroup) {
-      w = UnpackTwoLevelGroup<Code, kFormat>(w, run.width, unpacked + i * run.width);
-    }
-    AddRows(RunFrom<float>(run, k, depth, unpacked), run.rows);
-  }
-}
-
 // GemmKernel::multiply of a format that the CPU multiplies.
 MultiplySlice* MultiplyOf(WeightFormat format) {
   switch (format) {
@@ -407,29 +378,29 @@ MultiplySlice* MultiplyOf(WeightFormat format) {
     case WeightFormat::kBF16:
       return MultiplyPlain<uint16_t>;
     case WeightFormat::kInt8:
-      return MultiplyQuantized<Int8>;
+      return MultiplyUnpacked<kWeightGroup, UnpackGroup<Int8>>;
     case WeightFormat::kInt6:
-      return MultiplyQuantized<Int6>;
+      return MultiplyUnpacked<kWeightGroup, UnpackGroup<Int6>>;
     case WeightFormat::kInt4:
-      return MultiplyQuantized<Int4>;
+      return MultiplyUnpacked<kWeightGroup, UnpackGroup<Int4>>;
     case WeightFormat::kFp8:
-      return MultiplyQuantized<Fp8>;
+      return MultiplyUnpacked<kWeightGroup, UnpackGroup<Fp8>>;
     case WeightFormat::kInt4Zp:
-      return MultiplyAffine<Int4Zp, 32>;
+      return MultiplyUnpacked<32, UnpackAffineGroup<Int4Zp, 32>>;
     case WeightFormat::kInt8Zp:
-      return MultiplyAffine<Int8Zp, 32>;
+      return MultiplyUnpacked<32, UnpackAffineGroup<Int8Zp, 32>>;
     case WeightFormat::kInt4ZpG128:
-      return MultiplyAffine<Int4Zp, 128>;
+      return MultiplyUnpacked<128, UnpackAffineGroup<Int4Zp, 128>>;
     case WeightFormat::kInt8ZpG128:
-      return MultiplyAffine<Int8Zp, 128>;
+      return MultiplyUnpacked<128, UnpackAffineGroup<Int8Zp, 128>>;
     case WeightFormat::kInt4K:
-      return MultiplyTwoLevel<Int4K, WeightFormat::kInt4K>;
+      return MultiplyUnpacked<32, UnpackTwoLevelGroup<Int4K, WeightFormat::kInt4K>>;
     case WeightFormat::kInt6K:
-      return MultiplyTwoLevel<Int6K, WeightFormat::kInt6K>;
+      return MultiplyUnpacked<32, UnpackTwoLevelGroup<Int6K, WeightFormat::kInt6K>>;
     case WeightFormat::kInt4KG128:
-      return MultiplyTwoLevel<Int4K, WeightFormat::kInt4KG128>;
+      return MultiplyUnpacked<128, UnpackTwoLevelGroup<Int4K, WeightFormat::kInt4KG128>>;
     case WeightFormat::kInt6KG128:
-      return MultiplyTwoLevel<Int6K, WeightFormat::kInt6KG128>;
+      return MultiplyUnpacked<128, UnpackTwoLevelGroup<Int6K, WeightFormat::kInt6KG128>>;
     default:
       return nullptr;
   }
