@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -32,22 +33,29 @@ std::vector<std::byte> RandomBlocks(const GgufType& type) {
   return bytes;
 }
 
+// `bytes` as a matrix of so many rows.
+std::unique_ptr<PublishedMatrix> Opened(const GgufType& type, absl::Span<const std::byte> bytes,
+                                        uint64_t rows) {
+  const uint64_t columns = bytes.size() / type.bytes * type.weights / rows;
+  const std::vector<uint64_t> shape = {rows, columns};
+  const StoredTensor stored{.type = {.name = type.name,
+                                     .size = type.bytes,
+                                     .dtype = std::nullopt,
+                                     .block = type.weights,
+                                     .decode = type.decode},
+                            .shape = shape,
+                            .bytes = bytes};
+  return OpenGgufMatrix(
+      {.file = "m.gguf", .name = "w", .type = type.name, .shape = shape, .bytes = bytes}, stored,
+      static_cast<int64_t>(columns));
+}
+
 TEST(GgufMatrix, FormatsHoldTheNumbersOfBlocks) {
   int num_held = 0;
   for (const uint32_t number : {2, 3, 6, 7, 8, 11, 12, 13, 14}) {
     const GgufType& type = *FindGgufType(number);
     const std::vector<std::byte> bytes = RandomBlocks(type);
-    const std::vector<uint64_t> shape = {kMatrixRows, kColumns};
-    const StoredTensor stored{.type = {.name = type.name,
-                                       .size = type.bytes,
-                                       .dtype = std::nullopt,
-                                       .block = type.weights,
-                                       .decode = type.decode},
-                              .shape = shape,
-                              .bytes = bytes};
-    const auto matrix = OpenGgufMatrix(
-        {.file = "m.gguf", .name = "w", .type = type.name, .shape = shape, .bytes = bytes}, stored,
-        kColumns);
+    const auto matrix = Opened(type, bytes, kMatrixRows);
     const MatrixPart part{1, 2, 128, 256};  // of the last two rows
     std::vector<float> numbers(2 * 256);
     ASSERT_TRUE(matrix->Read(part, absl::MakeSpan(numbers)).ok());
@@ -74,17 +82,7 @@ TEST(GgufMatrix, RefusesScalesThatAreNotFinite) {
   const GgufType& type = *FindGgufType(12);
   std::vector<std::byte> bytes(type.bytes);
   bytes[3] = std::byte{0x7c};
-  const std::vector<uint64_t> shape = {1, 256};
-  const StoredTensor stored{.type = {.name = type.name,
-                                     .size = type.bytes,
-                                     .dtype = std::nullopt,
-                                     .block = type.weights,
-                                     .decode = type.decode},
-                            .shape = shape,
-                            .bytes = bytes};
-  const auto matrix = OpenGgufMatrix(
-      {.file = "m.gguf", .name = "w", .type = type.name, .shape = shape, .bytes = bytes}, stored,
-      256);
+  const auto matrix = Opened(type, bytes, 1);
   std::vector<std::byte> rows(RowBytes(WeightFormat::kInt4KG128, 256));
   const absl::Status read =
       matrix->ReadRows({0, 1, 0, 256}, WeightFormat::kInt4KG128, absl::MakeSpan(rows));
