@@ -33,6 +33,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kLongestListing = size_t{32} << 20;
+constexpr int kAttemptsWhereThere = 2;  // at the listing
 constexpr const char* kCommitFile = ".sluice-commit";  // in a folder that was pulled
 
 // Whether what follows "http://" names this machine, with or without a port and a path.
@@ -98,7 +99,7 @@ absl::StatusOr<std::string> GetOnce(HttpTransfer& transfer, const std::string& u
   return text;
 }
 
-absl::StatusOr<HubListing> GetListing(const PullOptions& options) {
+absl::StatusOr<HubListing> GetListing(const PullOptions& options, int num_attempts) {
   const std::string url =
       absl::StrCat(options.endpoint, "/api/models/", EncodedName(options.model), "/revision/",
                    PercentEncoded(options.model.revision_or_main()), "?blobs=true");
@@ -110,7 +111,7 @@ absl::StatusOr<HubListing> GetListing(const PullOptions& options) {
         GetOnce(transfer, url, options.model.name, retry_after);
     if (text.ok()) return ParseHubListing(*text);
     const auto& cancelled = options.download.http.cancelled;
-    if (!absl::IsUnavailable(text.status()) || attempt >= options.download.num_attempts ||
+    if (!absl::IsUnavailable(text.status()) || attempt >= num_attempts ||
         (cancelled && cancelled())) {
       return Explained(text.status(), options);
     }
@@ -285,7 +286,9 @@ absl::StatusOr<PullResult> Pull(const PullOptions& options) {
   if (!there.empty() && there == options.model.revision) {
     return PullResult{.commit = there, .was_there = true};
   }
-  const absl::StatusOr<HubListing> listing = GetListing(options);
+  // Who has the model already, and no network, does not wait for the hub for long.
+  const int attempts = there.empty() ? options.download.num_attempts : kAttemptsWhereThere;
+  const absl::StatusOr<HubListing> listing = GetListing(options, attempts);
   if (!there.empty() && absl::IsUnavailable(listing.status())) {
     return PullResult{
         .commit = there, .was_there = true, .not_asked = std::string(listing.status().message())};

@@ -12,7 +12,7 @@
 namespace sluice {
 
 enum class InstructionSet {
-  kPortable,    // whatever Highway finds: SSE4, AVX2, AVX-512, NEON
+  kPortable,    // whatever Highway finds: AVX2, AVX-512, NEON, else no vectors
   kAvx512Bf16,  // AVX-512 with VBMI and BF16: dot products of bfloat16 pairs
   kAmxBf16,     // the same, and tiles of bfloat16
 };

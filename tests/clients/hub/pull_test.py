@@ -237,7 +237,9 @@ class PullTest(unittest.TestCase):
             self.assertEqual((0, before), (status, len(hub.requests)), err)
             hub.busy = 1000
             process = self.command("pull", "tales/teller", environment={"HF_ENDPOINT": "http://127.0.0.1:1"})
+            started = time.monotonic()
             out, err = process.communicate(timeout=120)
+            self.assertLess(time.monotonic() - started, 15, "who has the model waits for the hub")
             self.assertEqual(0, process.returncode, err)
             self.assertIn("what was pulled before is used", err)
             self.assertIn("serve it with: sluice up --model tales/teller", out)

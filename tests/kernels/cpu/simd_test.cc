@@ -44,7 +44,7 @@ HWY_EXPORT(Exponentials);
 HWY_EXPORT(Sum);
 
 // The bits of multiply-adds are others where they are not fused.
-constexpr int64_t kUnfused = HWY_SCALAR | HWY_SSE4 | HWY_SSSE3;
+constexpr int64_t kUnfused = HWY_SCALAR;
 
 // Calls `check` with each target but for some.
 template <class F>

@@ -39,6 +39,7 @@ using Logits = std::vector<float>;
 constexpr int kLargestChunk = 512;
 constexpr int kMaxStepRows = kRandomModelPositions + 64;
 constexpr int kBatchesPerPath = 2;
+constexpr int kWeightTypesPerModel = 4;  // of seven
 
 int Between(int least, int most, Random& random) {
   return std::uniform_int_distribution<int>(least, most)(random);
@@ -236,6 +237,10 @@ class InvarianceTest : public ::testing::TestWithParam<std::string> {
   Deck<int> threads_{{1, 2, 3}, random_};
   Deck<int> block_sizes_{{8, 16, 32}, random_};
   Deck<int> long_ones_{{1, 0, 0}, random_};
+  Deck<WeightType> weights_{
+      {WeightType::kF32, WeightType::kBF16, WeightType::kInt8, WeightType::kInt4, WeightType::kFp8,
+       WeightType::kFp8W8A8, WeightType{WeightFormat::kInt8G64}},
+      random_};
   Deck<DType> kv_dtypes_{{DType::kF32, DType::kBF16, DType::kF8E4M3}, random_};
   Deck<Cut> cuts_{{Cut::kOneByOne, Cut::kLargest, Cut::kRandom}, random_};
   Deck<BackendCase> portable_{CasesOf(InstructionSet::kPortable), random_};
@@ -243,12 +248,12 @@ class InvarianceTest : public ::testing::TestWithParam<std::string> {
   std::map<std::string, std::set<std::string>> met_;
 };
 
-// Portable products once by each SIMD target in turn, the others as they are.
+// Two models take all types of weights between them. Portable products run by each SIMD target in
+// turn, the others as they are.
 std::vector<Path> InvarianceTest::Paths() {
   std::vector<Path> paths;
-  for (const WeightType weights :
-       {WeightType::kF32, WeightType::kBF16, WeightType::kInt8, WeightType::kInt4, WeightType::kFp8,
-        WeightType::kFp8W8A8, WeightType{WeightFormat::kInt8G64}}) {
+  for (int i = 0; i < kWeightTypesPerModel; ++i) {
+    const WeightType weights = weights_.Deal();
     for (const InstructionSet set : SupportedInstructionSets()) {
       Path path{
           .weights = weights, .kv_dtype = kv_dtypes_.Deal(), .block_size = block_sizes_.Deal()};
@@ -315,6 +320,7 @@ void InvarianceTest::ExpectInvarianceOf(const Path& path) {
   UseSimdTargets(path.backend.simd_target);
   met_["backends"].insert(path.backend.name);
   met_["kv_dtypes"].insert(KvDTypeName(path.kv_dtype));
+  met_["weights"].insert(std::string(Name(path.weights)));
   PipelineOptions options = OptionsOf(path);
   const std::vector<Sequence> sequences = SequencesAlone(*Load(options));
   for (int batch = 0; batch < kBatchesPerPath; ++batch) {
@@ -344,6 +350,7 @@ void InvarianceTest::ExpectAllWasMet() const {
   for (const BackendCase& backend : BackendCases()) backends.push_back(backend.name);
   EXPECT_THAT(met("backends"), UnorderedElementsAreArray(backends));
   EXPECT_THAT(met("kv_dtypes"), ElementsAre("bf16", "f32", "fp8"));
+  EXPECT_THAT(met("weights"), ::testing::SizeIs(7));
   EXPECT_THAT(met("ranks"), ElementsAre("1", "2", "4"));
   EXPECT_THAT(met("stages"), ElementsAre("1", "2"));
   EXPECT_THAT(met("threads"), ElementsAre("1", "2", "3"));

@@ -197,15 +197,17 @@ const std::vector<std::string> kLatentPresets = {
 
 bool TestsLatents() { return NewTestBackend({})->latents() != nullptr; }
 
-// Those that a test takes: all, or a few where the kernels of GPUs run on the host.
+// Those that a test takes: all, one in three on the asynchronous backend, which computes as the
+// CPU's does, or a few where the kernels of GPUs run on the host.
 std::vector<std::string> Presets() {
-  const size_t step = TestsGpuOnHost() ? 18 : 1;
+  const size_t step = TestsGpuOnHost() ? 18 : TestsAsync() ? 3 : 1;
   std::vector<std::string> presets;
   for (size_t i = 0; i < kPresets.size(); i += step) presets.push_back(kPresets[i]);
   const auto& more = TestsRoundOperands() ? kMorePresetsOfGpus : kMorePresets;
   for (size_t i = 0; i < more.size(); i += TestsGpuOnHost() ? 2 : 1) presets.push_back(more[i]);
   if (TestsLatents()) {
-    presets.insert(presets.end(), kLatentPresets.begin(), kLatentPresets.end());
+    const auto& latent = kLatentPresets;
+    presets.insert(presets.end(), latent.begin(), TestsGpuOnHost() ? latent.begin() + 1 : latent.end());
   }
   return presets;
 }

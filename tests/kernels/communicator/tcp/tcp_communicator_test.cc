@@ -28,7 +28,7 @@ using ::testing::HasSubstr;
 
 constexpr absl::Duration kLong = absl::Seconds(20);
 // For ranks that wait in vain, but not before they have shaken hands.
-const absl::Duration kShort = absl::Milliseconds(IsEmulated() ? 8'000 : 1500);
+const absl::Duration kShort = absl::Milliseconds(IsEmulated() ? 8'000 : 800);
 
 absl::Status Join(const TcpOptions& options, RendezvousStore& store,
                   absl::Duration timeout = kLong) {
