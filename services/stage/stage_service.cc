@@ -57,8 +57,20 @@ absl::StatusOr<std::shared_ptr<StageSession>> StageService::Open(const std::stri
   const absl::Status status = worker_.Switch(orchestrator, open.epoch(), *session);
   if (!status.ok()) return status;
   stage_.SessionAccepted(*wiring);
-  Log(LogLevel::kInfo, Name(stage_.role()), "epoch-opened", {{"epoch", open.epoch()}});
+  LogOpened(open);
   return session;
+}
+
+void StageService::LogOpened(const v1::StageOpen& open) const {
+  v1::GetStageInfoResponse self;
+  stage_.Describe(self);
+  if (self.has_shard()) {
+    return Log(
+        LogLevel::kInfo, "shard", "epoch-opened",
+        {{"epoch", open.epoch()}, {"stage", self.shard().stage()}, {"rank", self.shard().rank()}});
+  }
+  Log(LogLevel::kInfo, Name(stage_.role()), "epoch-opened",
+      {{"epoch", open.epoch()}, {"next_stage", open.next_stage()}});
 }
 
 grpc::ServerBidiReactor<v1::PushRequest, v1::PushResponse>* StageService::Push(

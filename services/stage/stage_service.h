@@ -34,6 +34,7 @@ class StageService final : public v1::StageService::CallbackService {
   absl::StatusOr<std::shared_ptr<StageSession>> Open(const std::string& orchestrator,
                                                      const v1::StageOpen& open,
                                                      PlanLink::Stream& stream);
+  void LogOpened(const v1::StageOpen& open) const;
 
   const ServedModel model_;
   Stage& stage_;
