@@ -134,10 +134,6 @@ Acceptor::~Acceptor() {
   [[maybe_unused]] const ssize_t woken = write(wake_, &one, sizeof(one));
   thread_.join();
   for (const auto& [key, connection] : connections_) {
-    // A server that has been shut down forgets those that it was given just before.
-    if (connection.id != 0 && !options_.guard->IsAdmitted(connection.id)) {
-      shutdown(connection.fd, SHUT_RDWR);
-    }
     options_.guard->Remove(connection.id, connection.peer);
     if (connection.waiting_fd >= 0) close(connection.waiting_fd);
     close(connection.fd);
