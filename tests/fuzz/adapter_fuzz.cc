@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -13,6 +11,7 @@
 #include "services/model/adapter_source.h"
 #include "services/model/checkpoint.h"
 #include "services/model/model_families.h"
+#include "tests/fuzz/temp_folder.h"
 
 namespace {
 
@@ -21,38 +20,28 @@ constexpr char kConfig[] = R"({
   "num_hidden_layers": 1, "num_attention_heads": 1, "max_position_embeddings": 8,
   "tie_word_embeddings": false})";
 
-// A folder for this process; gone with it.
-class Folder {
- public:
-  Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "sluice_fuzz_XXXXXX").string();
-    SLUICE_CHECK(mkdtemp(name.data()) != nullptr);
-    path_ = name;
-    // The least that opens as the files of a model, which adapters' modules are looked up in.
-    Write("model.safetensors", std::string("\2\0\0\0\0\0\0\0{}", 10));
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  const std::string& path() const { return path_; }
-  void Write(const std::string& name, const std::string& bytes) const {
-    std::ofstream(path_ + "/" + name, std::ios::binary) << bytes;
-  }
-
- private:
-  std::string path_;
-};
+void Write(const std::string& folder, const std::string& name, const std::string& bytes) {
+  std::ofstream(folder + "/" + name, std::ios::binary) << bytes;
+}
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const Folder& folder = *new Folder();
+  static const sluice::TempFolder folder;
+  // The least that opens as the files of a model, which adapters' modules are looked up in.
+  static const bool is_written = [] {
+    Write(folder.path(), "model.safetensors", std::string("\2\0\0\0\0\0\0\0{}", 10));
+    return true;
+  }();
+  SLUICE_CHECK(is_written);
   static const auto& config =
       *new sluice::ModelConfig(*sluice::ParseModelConfig(kConfig, "", "fuzzed"));
   static const auto& places = *new sluice::TensorPlaces(
       config, *sluice::FindModelFamily("llama")->names, *sluice::Checkpoint::Open(folder.path()));
   const std::string input(reinterpret_cast<const char*>(data), size);
   const size_t end = std::min(input.find('\0'), input.size());
-  folder.Write("adapter_config.json", input.substr(0, end));
-  folder.Write("adapter_model.safetensors", end < size ? input.substr(end + 1) : "");
+  Write(folder.path(), "adapter_config.json", input.substr(0, end));
+  Write(folder.path(), "adapter_model.safetensors", end < size ? input.substr(end + 1) : "");
   const auto adapter = sluice::AdapterSource::Open(folder.path(), config, places, {.max_rank = 64});
   if (!adapter.ok()) {
     SLUICE_CHECK(!adapter.status().message().empty());
