@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "services/model_server/backend_decorator.h"
-#include "tests/kernels/testing/forwarding_backend.h"
+#include "kernels/observed/forwarding_backend.h"
 
 namespace sluice {
 namespace {
