@@ -100,7 +100,9 @@ absl::StatusOr<std::unique_ptr<ShardModel>> ShardModel::Load(const ModelConfig& 
                     .bytes_per_block = BytesPerBlock(layout, StateSpecOf(config, plan))};
   const bool device_memory = backend.memory().has_value();
   // How many a device has room for is known once everything else is in it.
-  const auto blocks = device_memory ? 1 : BlocksWithin(kv);
+  const auto blocks = options.num_kv_blocks > 0 ? options.num_kv_blocks
+                      : device_memory           ? 1
+                                                : BlocksWithin(kv);
   if (!blocks.ok()) return blocks.status();
   auto arena =
       StepArena::Create(ShapeOfStep(config, plan, options.max_step_rows, backend), backend);
@@ -128,6 +130,7 @@ ShardModel::ShardModel(const ModelConfig& config, const ShardPlan& plan, const S
       plan_(plan),
       limits_(limits),
       step_timeout_(options.step_timeout),
+      on_layer_(options.on_layer),
       backend_(backend),
       arena_(std::move(arena)) {
   segments_.reserve(limits.max_rows);
@@ -314,10 +317,10 @@ absl::Status ShardModel::RunLayers(const Step& step) {
     if (ends_with_mlp) end.next = next;
     sent = Mlp(layer.mlp, end, WithInput(layer.norms.before_mlp || layer.parallel_residual, step));
     if (!sent.ok()) return sent;
-    if (ends_with_mlp) continue;
     if (layer.side_gate != nullptr) AddSide(layer, static_cast<int>(index), step);
     if (layer.output_factor != 1) backend_.Scale(layer.output_factor, step.hidden);
-    if (next != nullptr) Norm(*next, step.hidden, step.views.normed);
+    if (!ends_with_mlp && next != nullptr) Norm(*next, step.hidden, step.views.normed);
+    if (on_layer_) on_layer_(static_cast<int>(plan_.layers.begin + index), step.hidden);
   }
   return absl::OkStatus();
 }
