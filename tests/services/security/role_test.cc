@@ -9,6 +9,7 @@
 #include "sluice/v1/chosen_tokens.pb.h"
 #include "sluice/v1/embedding.pb.h"
 #include "sluice/v1/generation.pb.h"
+#include "sluice/v1/inspect.pb.h"
 #include "sluice/v1/sampler.pb.h"
 #include "sluice/v1/shard.pb.h"
 #include "sluice/v1/tokenizer.pb.h"
@@ -42,6 +43,7 @@ TEST(CallersOf, LetsTheOrchestratorOpenAndTheStageBeforePush) {
   EXPECT_EQ(CallersOf("/sluice.v1.ShardService/PutRendezvous", embedding), RoleSet({Role::kShard}));
   EXPECT_EQ(CallersOf("/sluice.v1.ChosenTokensService/Follow", {Role::kShard}), embedding);
   EXPECT_EQ(CallersOf("/sluice.v1.GenerationService/Generate", {}), RoleSet({Role::kClient}));
+  EXPECT_EQ(CallersOf("/sluice.v1.InspectService/Inspect", {}), RoleSet({Role::kClient}));
   EXPECT_EQ(CallersOf("/sluice.v1.GenerationSessionService/OpenSession", {}),
             RoleSet({Role::kClient}));
 }
@@ -58,8 +60,8 @@ TEST(CallersOf, KnowsEveryMethodOfTheProtos) {
   const google::protobuf::FileDescriptor* const files[] = {
       v1::PushRequest::descriptor()->file(),     v1::EmbeddingRunRequest::descriptor()->file(),
       v1::GenerateRequest::descriptor()->file(), v1::SamplerRunRequest::descriptor()->file(),
-      v1::ShardRunRequest::descriptor()->file(), v1::TokenizeRequest::descriptor()->file(),
-      v1::FollowRequest::descriptor()->file(),
+      v1::InspectRequest::descriptor()->file(),  v1::ShardRunRequest::descriptor()->file(),
+      v1::TokenizeRequest::descriptor()->file(), v1::FollowRequest::descriptor()->file(),
   };
   int methods = 0;
   for (const auto* file : files) {
