@@ -18,6 +18,8 @@ int ChatTemplateCommand(absl::Span<const std::string> arguments, Environment& en
 // How probable a text is.
 int BatchCommand(absl::Span<const std::string> arguments, Environment& environment);
 int ScoreCommand(absl::Span<const std::string> arguments, Environment& environment);
+// What a model looks at.
+int AttentionCommand(absl::Span<const std::string> arguments, Environment& environment);
 // Which of two answers a model prefers, relative to another model.
 int PreferCommand(absl::Span<const std::string> arguments, Environment& environment);
 // Texts to token ids and back.

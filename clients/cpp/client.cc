@@ -2,6 +2,7 @@
 
 #include <grpcpp/create_channel.h>
 
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_split.h"
@@ -45,8 +46,9 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& endpo
 }
 
 Client::Client(std::vector<std::shared_ptr<grpc::Channel>> channels, ClientOptions options)
-    : endpoints_(new Endpoints{.options = std::move(options), .stubs = {}}) {
+    : endpoints_(new Endpoints{.options = std::move(options), .stubs = {}, .inspect_stubs = {}}) {
   for (auto& channel : channels) {
+    endpoints_->inspect_stubs.push_back(v1::InspectService::NewStub(channel));
     endpoints_->stubs.push_back(v1::GenerationService::NewStub(std::move(channel)));
   }
 }
@@ -61,7 +63,11 @@ absl::StatusOr<Response> Client::Unary(Method method, const Request& request,
   grpc::Status status;
   do {
     grpc::ClientContext* const context = call.Attempt();
-    status = (call.stub().*method)(context, request, &response);
+    if constexpr (std::is_same_v<Request, v1::InspectRequest>) {
+      status = (call.inspect_stub().*method)(context, request, &response);
+    } else {
+      status = (call.stub().*method)(context, request, &response);
+    }
     if (status.ok()) return response;
   } while (call.TryAgain(status));
   return ToAbsl(call.final_status());
@@ -70,6 +76,12 @@ absl::StatusOr<Response> Client::Unary(Method method, const Request& request,
 absl::StatusOr<v1::ScoreResponse> Client::Score(const v1::ScoreRequest& request, CallOptions call) {
   return Unary<v1::ScoreRequest, v1::ScoreResponse>(&v1::GenerationService::Stub::Score, request,
                                                     call);
+}
+
+absl::StatusOr<v1::InspectResponse> Client::Inspect(const v1::InspectRequest& request,
+                                                    CallOptions call) {
+  return Unary<v1::InspectRequest, v1::InspectResponse>(&v1::InspectService::Stub::Inspect, request,
+                                                        call);
 }
 
 absl::StatusOr<v1::TokenizeResponse> Client::Tokenize(const v1::TokenizeRequest& request,

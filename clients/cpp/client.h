@@ -25,6 +25,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "sluice/v1/generation.pb.h"
+#include "sluice/v1/inspect.pb.h"
 
 namespace grpc {
 class Channel;             // grpcpp/channel.h
@@ -111,6 +112,8 @@ class Client {
   Generation Generate(v1::GenerateRequest request, CallOptions call = {});
 
   absl::StatusOr<v1::ScoreResponse> Score(const v1::ScoreRequest& request, CallOptions call = {});
+  absl::StatusOr<v1::InspectResponse> Inspect(const v1::InspectRequest& request,
+                                              CallOptions call = {});
   absl::StatusOr<v1::TokenizeResponse> Tokenize(const v1::TokenizeRequest& request,
                                                 CallOptions call = {});
   absl::StatusOr<v1::DetokenizeResponse> Detokenize(const v1::DetokenizeRequest& request,
