@@ -3,6 +3,7 @@
 #include <grpcpp/generic/generic_stub.h>
 
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -47,6 +48,7 @@ Backend::Backend(std::vector<std::shared_ptr<grpc::Channel>> channels, BackendOp
   for (std::shared_ptr<grpc::Channel>& channel : channels) {
     Endpoint& endpoint = endpoints_.emplace_back();
     endpoint.stub = v1::GenerationService::NewStub(channel);
+    endpoint.inspect_stub = v1::InspectService::NewStub(channel);
     endpoint.session_stub = v1::GenerationSessionService::NewStub(channel);
     endpoint.channel = std::move(channel);
   }
@@ -135,11 +137,10 @@ absl::Status Backend::ForClient(const Caller& caller, const absl::Status& status
   return told;
 }
 
-template <class Request, class Response>
+template <class Service, class Request, class Response>
 struct Backend::UnaryCall {
-  using Method = void (v1::GenerationService::Stub::async::*)(grpc::ClientContext*, const Request*,
-                                                              Response*,
-                                                              std::function<void(grpc::Status)>);
+  using Method = void (Service::Stub::async::*)(grpc::ClientContext*, const Request*, Response*,
+                                                std::function<void(grpc::Status)>);
   Backend& backend;
   const Caller caller;
   const Request request;
@@ -156,12 +157,20 @@ struct Backend::UnaryCall {
     if (!self->backend.CallBegins(context.get())) {
       return self->done(absl::UnavailableError("shutting down"));
     }
-    (self->backend.PickEndpoint().stub->async()->*self->method)(
+    (StubOf(self->backend.PickEndpoint()).async()->*self->method)(
         context.get(), &self->request, &self->response,
         [self, context](const grpc::Status& status) {
           self->caller.loop->Post([self, status = FromGrpc(status)] { End(self, status); });
           self->backend.CallEnds(context.get());
         });
+  }
+
+  static typename Service::Stub& StubOf(const Endpoint& endpoint) {
+    if constexpr (std::is_same_v<Service, v1::InspectService>) {
+      return *endpoint.inspect_stub;
+    } else {
+      return *endpoint.stub;
+    }
   }
 
   static void End(const std::shared_ptr<UnaryCall>& self, const absl::Status& status) {
@@ -179,13 +188,13 @@ struct Backend::UnaryCall {
   }
 };
 
-template <class Request, class Response>
+template <class Request, class Response, class Service>
 void Backend::Start(const Caller& caller, Request request,
-                    void (v1::GenerationService::Stub::async::*method)(
-                        grpc::ClientContext*, const Request*, Response*,
-                        std::function<void(grpc::Status)>),
+                    void (Service::Stub::async::*method)(grpc::ClientContext*, const Request*,
+                                                         Response*,
+                                                         std::function<void(grpc::Status)>),
                     Callback<Response> done) {
-  using Call = UnaryCall<Request, Response>;
+  using Call = UnaryCall<Service, Request, Response>;
   Call::Try(
       std::shared_ptr<Call>(new Call{*this, caller, std::move(request), method, std::move(done)}));
 }
@@ -240,6 +249,12 @@ void Backend::Score(const Caller& caller, v1::ScoreRequest request,
                     Callback<v1::ScoreResponse> done) {
   Start<v1::ScoreRequest, v1::ScoreResponse>(caller, std::move(request), &Async::Score,
                                              std::move(done));
+}
+
+void Backend::Inspect(const Caller& caller, v1::InspectRequest request,
+                      Callback<v1::InspectResponse> done) {
+  Start<v1::InspectRequest, v1::InspectResponse, v1::InspectService>(
+      caller, std::move(request), &v1::InspectService::Stub::async::Inspect, std::move(done));
 }
 
 void Backend::Tokenize(const Caller& caller, v1::TokenizeRequest request,
