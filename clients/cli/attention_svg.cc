@@ -150,8 +150,12 @@ std::string PanelsSvg(const std::vector<HeatMap>& maps, int per_row,
   }
   const auto rows = static_cast<double>((maps.size() + per_row - 1) / per_row);
   const double bottom = kMargin + rows * (step + 14);
-  AppendLegend(kMargin, bottom + 12, content);
-  return Document(std::max(per_row * step, kLegendWidth) + 2 * kMargin, bottom + 40, content);
+  absl::StrAppendFormat(&content,
+                        R"svg(<text class="faint" x="%.6g" y="%.6g">%s</text>)svg"
+                        "\n",
+                        kMargin, bottom + 12, "layer, head; row: the token that reads");
+  AppendLegend(kMargin, bottom + 24, content);
+  return Document(std::max(per_row * step, kLegendWidth) + 2 * kMargin, bottom + 52, content);
 }
 
 }  // namespace
