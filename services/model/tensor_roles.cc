@@ -194,8 +194,18 @@ bool HasTensor(TensorId tensor, const ModelConfig& config) {
   switch (tensor.role) {
     case TensorRole::kPositions:
       return config.position == PositionKind::kLearned;
+    case TensorRole::kFinalNorm:
+      return config.final_norm;
     case TensorRole::kFinalNormBias:
-      return config.norm_bias;
+      return config.final_norm && config.norm_bias;
+    case TensorRole::kHead:
+      return config.has_head;
+    case TensorRole::kTokenTypes:
+      return config.num_token_types > 0;
+    case TensorRole::kEmbeddingNorm:
+      return config.embedding_norm;
+    case TensorRole::kEmbeddingNormBias:
+      return config.embedding_norm && config.norm_bias;
     case TensorRole::kHeadBias:
       return config.head_bias;
     case TensorRole::kAttentionNorm:
@@ -210,6 +220,10 @@ bool HasTensor(TensorId tensor, const ModelConfig& config) {
       return config.layers[tensor.layer].norms.after_attention;
     case TensorRole::kMlpPostNorm:
       return config.layers[tensor.layer].norms.after_mlp;
+    case TensorRole::kAttentionPostNormBias:
+      return config.norm_bias && config.layers[tensor.layer].norms.after_attention;
+    case TensorRole::kMlpPostNormBias:
+      return config.norm_bias && config.layers[tensor.layer].norms.after_mlp;
     case TensorRole::kQBias:
       return config.layers[tensor.layer].attention.qkv_bias;
     case TensorRole::kKBias:
@@ -426,7 +440,9 @@ MatrixShape ShapeOf(TensorId tensor, const ModelConfig& config) {
     case TensorRole::kHead:
       return {config.vocab_size, hidden};
     case TensorRole::kPositions:
-      return {config.max_positions, hidden};
+      return {int64_t{config.position_offset} + config.max_positions, hidden};
+    case TensorRole::kTokenTypes:
+      return {config.num_token_types, hidden};
     case TensorRole::kFinalNorm:
     case TensorRole::kFinalNormBias:
     case TensorRole::kAttentionNorm:
@@ -441,6 +457,10 @@ MatrixShape ShapeOf(TensorId tensor, const ModelConfig& config) {
     case TensorRole::kBesidePostNorm:
     case TensorRole::kMixturePostNorm:
     case TensorRole::kRouterScale:
+    case TensorRole::kEmbeddingNorm:
+    case TensorRole::kEmbeddingNormBias:
+    case TensorRole::kAttentionPostNormBias:
+    case TensorRole::kMlpPostNormBias:
       return {hidden, 1};
     case TensorRole::kSideNorm:
       return {hidden, 1};
