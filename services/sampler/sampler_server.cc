@@ -27,9 +27,11 @@ absl::StatusOr<std::unique_ptr<ModelServer>> StartSamplerServer(const ModelServe
       {.name = "the head",
        .read =
            [&config](const WeightSource& weights) {
-             return weights.BytesOf({TensorRole::kFinalNorm}) +
-                    weights.BytesOf({TensorRole::kHead}) +
-                    (config.norm_bias ? weights.BytesOf({TensorRole::kFinalNormBias}) : 0);
+             uint64_t bytes = 0;
+             for (const TensorId tensor : TensorsOutsideLayers(config)) {
+               if (!IsOfTheEmbedding(tensor)) bytes += weights.BytesOf(tensor);
+             }
+             return bytes;
            },
        .kept =
            [&config](WeightFormat format) {
