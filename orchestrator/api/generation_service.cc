@@ -80,17 +80,14 @@ void GenerationService::Serve(
   MarkMethodRawCallback(index,
                         new grpc::internal::CallbackBidiHandler<grpc::ByteBuffer, grpc::ByteBuffer>(
                             [this, handler](grpc::CallbackServerContext* context) {
-                              AdmitCaller(*context);
                               return (this->*handler)(context);
                             }));
 }
 
-void GenerationService::AdmitCaller(const grpc::CallbackServerContext& context) const {
-  if (guard_ != nullptr && !admission_.asks_for_proof()) guard_->OnAdmitted(context.peer());
-}
-
 void GenerationService::OnMessage(const std::string& peer, size_t bytes) const {
   if (guard_ == nullptr) return;
+  // Where nothing is to be proved, whoever asks for something is admitted.
+  if (!admission_.asks_for_proof()) guard_->OnAdmitted(peer);
   guard_->OnMessage(peer, bytes);
 }
 
@@ -175,7 +172,6 @@ template <class Request, class Response>
 GenerationService::Reactor* GenerationService::ServeTexts(
     grpc::CallbackServerContext* context, const char* method, const char* operation,
     void (*serve)(const EmbedContext&, const absl::StatusOr<Request>&, SteadyTime, UnaryCall*)) {
-  AdmitCaller(*context);
   auto* const call = new UnaryCall(&errors_, method);
   const absl::StatusOr<std::string> tenant = admission_.TenantOf(*context);
   const auto start = [this, call, tenant, method, operation, serve, trace = TraceOf(*context),

@@ -60,8 +60,6 @@ class GenerationService final : public v1::GenerationService::Service {
 
  private:
   using Reactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
-  // Where nothing is to be proved whoever calls is admitted.
-  void AdmitCaller(const grpc::CallbackServerContext& context) const;
   // Has calls of `method` served by `handler`, from their metadata on.
   void Serve(const std::string& method,
              Reactor* (GenerationService::*handler)(grpc::CallbackServerContext* context));
