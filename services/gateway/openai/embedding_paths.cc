@@ -60,9 +60,6 @@ struct EmbeddingsInput {
 
 absl::StatusOr<EmbeddingsInput> ReadEmbeddings(ObjectReader& reader) {
   EmbeddingsInput input;
-  for (const Prompt& prompt : ReadPrompts(reader, "input", kMostInputs)) {
-    SetInput(prompt, *input.request.add_inputs());
-  }
   if (const auto format = reader.String("encoding_format")) {
     input.base64 = *format == "base64";
     if (!input.base64 && *format != "float") {
@@ -70,6 +67,9 @@ absl::StatusOr<EmbeddingsInput> ReadEmbeddings(ObjectReader& reader) {
           "encoding_format", "invalid_value",
           absl::StrCat("Invalid value: '", *format, "'. Supported values are: 'float', 'base64'."));
     }
+  }
+  for (const Prompt& prompt : ReadPrompts(reader, "input", kMostInputs)) {
+    SetInput(prompt, *input.request.add_inputs());
   }
   if (const auto dimensions = reader.Integer("dimensions", 1, kMaxInt32)) {
     input.request.set_dimensions(static_cast<int32_t>(*dimensions));

@@ -144,8 +144,8 @@ absl::StatusOr<json> Status(Client& client, const json&, const CallOptions& opti
 
 void Run(Client& client, const json& test) {
   static const std::map<std::string, decltype(&Generate)> kOperations = {
-      {"generate", &Generate},     {"score", &Score}, {"tokenize", &Tokenize},
-      {"detokenize", &Detokenize}, {"embed", &Embed}, {"rerank", &Rerank},
+      {"generate", &Generate},     {"score", &Score},  {"tokenize", &Tokenize},
+      {"detokenize", &Detokenize}, {"embed", &Embed},  {"rerank", &Rerank},
       {"model", &Model},           {"status", &Status}};
   const CallOptions options = {.timeout = absl::Milliseconds(test.value("timeout_ms", 60'000))};
   const auto answer = kOperations.at(test.value("op", "generate"))(client, test, options);
