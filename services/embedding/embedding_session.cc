@@ -43,8 +43,8 @@ absl::Status EmbeddingSession::Execute(v1::StageExecute& step) {
   const ProgressWatch::Work work(progress(), "step", plan.token_ids_size());
   status = port_.rows().Resize(plan.token_ids_size());
   if (status.ok()) {
-    status =
-        table_.Embed(plan.token_ids(), plan.positions(), port_.rows().view(), plan.token_types());
+    status = table_.Embed(plan.token_ids(), plan.positions(), /*slots=*/{}, port_.rows().view(),
+                          plan.token_types());
   }
   if (!status.ok()) return status;
   const std::vector<uint64_t> computed = ComputedFor(plan);

@@ -49,6 +49,7 @@ struct SamplerTask {
   bool processed_logprobs = false;
   // Where this is not OK the task was refused before: it is the answer, and nothing is computed.
   absl::Status refusal;
+  int adapter_slot = -1;  // of the row's sequence; negative: it has none
 };
 
 // Logprobs are natural logarithms of the model's own probabilities, before any sampling option,
@@ -80,6 +81,17 @@ class Sampler {
   // memory stays bounded however many there are.
   absl::StatusOr<std::vector<SampledToken>> Run(MatrixView hidden,
                                                 absl::Span<const SamplerTask> tasks);
+
+  // LmHead's. A model without a head has nothing that an adapter changes here.
+  absl::Status LoadAdapter(int slot, const AdapterSource& source) {
+    return head_.has_value() ? head_->LoadAdapter(slot, source) : absl::OkStatus();
+  }
+  void DropAdapter(int slot) {
+    if (head_.has_value()) head_->DropAdapter(slot);
+  }
+  void DropAdapters() {
+    if (head_.has_value()) head_->DropAdapters();
+  }
 
   int64_t vocab_size() const { return vocab_size_; }
   int64_t hidden_size() const { return hidden_size_; }
