@@ -143,7 +143,7 @@ void RendezvousTable::Forget(const Key& key, Waiter* waiter) {
 
 RemoteRendezvousStore::RemoteRendezvousStore(const std::shared_ptr<grpc::Channel>& channel,
                                              const WiringIdentity& wiring)
-    : stub_(v1::ShardService::NewStub(channel)), wiring_(wiring) {}
+    : stub_(v1::RendezvousService::NewStub(channel)), wiring_(wiring) {}
 
 absl::Status RemoteRendezvousStore::Set(const std::string& key, std::string bytes) {
   grpc::ClientContext context;

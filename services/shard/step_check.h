@@ -20,6 +20,7 @@ struct ShardSegment {
   // first_position + num_positions, which 0 stands for. The keys of its earlier positions must
   // have been computed with a length that turns alike (RopeConfig::RopeLengthClass).
   int32_t sequence_length = 0;
+  int32_t adapter_slot = -1;  // of the sequence's adapter; negative: it has none
 
   int32_t length() const {
     return sequence_length == 0 ? first_position + num_positions : sequence_length;
