@@ -77,6 +77,8 @@ class Sampler {
   }
   void DropAdapter(int slot) { head_.DropAdapter(slot); }
   void DropAdapters() { head_.DropAdapters(); }
+  // The adapter of rows that have none of their own; negative: none.
+  void UseAdapter(int slot) { default_slot_ = slot; }
 
   int64_t vocab_size() const { return head_.vocab_size(); }
   int64_t hidden_size() const { return head_.hidden_size(); }
@@ -107,6 +109,7 @@ class Sampler {
   LmHead head_;
   const int64_t tile_rows_;
   const std::unique_ptr<Buffer> logits_;  // [tile_rows, V]
+  int default_slot_ = -1;
 };
 
 }  // namespace sluice
