@@ -110,6 +110,10 @@ v1::InspectService::Stub& Call::inspect_stub() const {
   return *endpoints_->inspect_stubs[endpoint_ % endpoints_->inspect_stubs.size()];
 }
 
+v1::EmbedService::Stub& Call::embed_stub() const {
+  return *endpoints_->embed_stubs[endpoint_ % endpoints_->embed_stubs.size()];
+}
+
 void Call::Progress() {
   begun_ = true;
   give_up_.reset();

@@ -25,9 +25,9 @@ std::vector<double> ReferenceAttentionWeights(MatrixView q, const ReferenceKvPoo
                                               const AttentionSegment& segment, int64_t row,
                                               int head, const AttentionOptions& options);
 
-// Ops::PagedAttention.
+// OpenAttentionOps::OpenAttention and, with `ahead` 0, Ops::PagedAttention.
 void ReferenceAttention(MatrixView q, const ReferenceKvPool& pool, int layer,
                         absl::Span<const AttentionSegment> segments,
-                        const AttentionOptions& options, MatrixView out);
+                        const AttentionOptions& options, int64_t ahead, MatrixView out);
 
 }  // namespace sluice
