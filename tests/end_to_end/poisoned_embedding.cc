@@ -5,8 +5,8 @@
 #include <string>
 #include <utility>
 
-#include "services/model_server/backend_decorator.h"
 #include "kernels/observed/forwarding_backend.h"
+#include "services/model_server/backend_decorator.h"
 
 namespace sluice {
 namespace {
