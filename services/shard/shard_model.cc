@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "kernels/check.h"
+#include "kernels/open_attention_ops.h"
 #include "services/model/device_check.h"
 #include "services/shard/step_shape.h"
 
@@ -92,6 +93,11 @@ absl::StatusOr<std::unique_ptr<ShardModel>> ShardModel::Load(const ModelConfig& 
   if (status.ok() && backend.experts() == nullptr) status = CheckGpuComputes(config);
   status.Update(CheckBackend(config, backend));
   if (!status.ok()) return status;
+  if (config.is_encoder() && OpenAttentionOpsOf(backend) == nullptr) {
+    return absl::UnimplementedError(absl::StrCat("model_type \"", config.model_type,
+                                                 "\" sees later positions, which backend ",
+                                                 std::string(backend.name()), " does not compute"));
+  }
   const auto format = source.Resolve(options.weights);
   if (!format.ok()) return format.status();
   const KvLayout layout = KvLayoutOf(config, plan, options.block_size, options.kv_dtype);
@@ -100,7 +106,9 @@ absl::StatusOr<std::unique_ptr<ShardModel>> ShardModel::Load(const ModelConfig& 
                     .bytes_per_block = BytesPerBlock(layout, StateSpecOf(config, plan))};
   const bool device_memory = backend.memory().has_value();
   // How many a device has room for is known once everything else is in it.
-  const auto blocks = device_memory ? 1 : BlocksWithin(kv);
+  const auto blocks = options.num_kv_blocks > 0 ? options.num_kv_blocks
+                      : device_memory           ? 1
+                                                : BlocksWithin(kv);
   if (!blocks.ok()) return blocks.status();
   auto arena =
       StepArena::Create(ShapeOfStep(config, plan, options.max_step_rows, backend), backend);
@@ -133,6 +141,7 @@ ShardModel::ShardModel(const ModelConfig& config, const ShardPlan& plan, const S
       plan_(plan),
       limits_(limits),
       step_timeout_(options.step_timeout),
+      on_layer_(options.on_layer),
       backend_(backend),
       arena_(std::move(arena)) {
   segments_.reserve(limits.max_rows);
@@ -335,17 +344,18 @@ absl::Status ShardModel::RunLayers(const Step& of_all) {
     }
     if (!sent.ok()) return sent;
     BranchEnd end{.post = layer.norms.after_mlp ? &layer.mlp_post_norm : nullptr,
+                  .post_is_of_sum = layer.norms.of_sum,
                   .multiplier = layer.residual_multiplier};
     const bool ends_with_mlp = layer.side_gate == nullptr && layer.output_factor == 1;
     if (ends_with_mlp) end.next = next;
     sent = Mlp(layer.mlp, end, WithInput(layer.norms.before_mlp || layer.parallel_residual, step));
     if (!sent.ok()) return sent;
-    if (ends_with_mlp) continue;
     if (layer.side_gate != nullptr) {
       if (sent = AddSide(layer, static_cast<int>(index), step); !sent.ok()) return sent;
     }
     if (layer.output_factor != 1) backend_.Scale(layer.output_factor, step.hidden);
-    if (next != nullptr) Norm(*next, step.hidden, step.views.normed);
+    if (!ends_with_mlp && next != nullptr) Norm(*next, step.hidden, step.views.normed);
+    if (on_layer_) on_layer_(static_cast<int>(plan_.layers.begin + index), step.hidden);
   }
   return absl::OkStatus();
 }
@@ -473,6 +483,16 @@ absl::Status ShardModel::AddProductToResidual(MatrixView x, const PackedMatrix& 
 
 absl::Status ShardModel::AddToResidual(LastProduct product, const AfterProduct* after,
                                        const float* bias, const BranchEnd& end, const Step& step) {
+  if (end.post != nullptr && end.post_is_of_sum) {
+    BranchEnd plain = end;
+    plain.post = plain.next = nullptr;
+    if (absl::Status sent = AddToResidual(product, after, bias, plain, step); !sent.ok()) {
+      return sent;
+    }
+    Norm(*end.post, step.hidden, step.hidden);
+    if (end.next != nullptr) Norm(*end.next, step.hidden, step.views.normed);
+    return absl::OkStatus();
+  }
   if (end.post != nullptr || end.multiplier != 1) {
     absl::Status sent = SumBranch(product, after, bias, step.views.branch, step);
     if (sent.ok()) EndBranch(end, step);

@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -56,6 +57,11 @@ struct ShardModelOptions {
   int max_adapter_rank = 256;
   // How long the ranks' exchanges in one step may take together.
   absl::Duration step_timeout = absl::InfiniteDuration();
+  // For looking into a model. Above 0: so many blocks, whatever kv_cache_bytes says.
+  int num_kv_blocks = 0;
+  // Told during Forward of the residual stream [T, H] after each layer, by its number in the model;
+  // of backends that do their work during calls. Null while serving.
+  std::function<void(int layer, MatrixView hidden)> on_layer;
 };
 
 class ShardModel {
@@ -132,7 +138,8 @@ class ShardModel {
   // What becomes of what attention or MLP computes.
   struct BranchEnd {
     const NormWeights* post = nullptr;  // its norm, before it is added; null: none
-    float multiplier = 1;               // what it is multiplied with after that
+    bool post_is_of_sum = false;  // `post` is of the residual stream after it is added instead
+    float multiplier = 1;         // what it is multiplied with after that
     // The norm of the residual stream that follows; null: none.
     const NormWeights* next = nullptr;
   };
@@ -230,6 +237,7 @@ class ShardModel {
   const ShardPlan plan_;
   StepLimits limits_;
   const absl::Duration step_timeout_;
+  const std::function<void(int layer, MatrixView hidden)> on_layer_;  // null while serving
   Backend& backend_;
   std::vector<LayerWeights> layers_;
   DType kv_dtype_ = DType::kF32;

@@ -93,7 +93,8 @@ absl::Status ShardSession::Forward(const v1::ShardExecute& plan) {
     segments_.push_back({.first_position = segment.first_position(),
                          .num_positions = segment.num_positions(),
                          .block_table = tables_.TableOf(segment.sequence_id()),
-                         .sequence_length = segment.sequence_length()});
+                         .sequence_length = segment.sequence_length(),
+                         .adapter_slot = parts_.adapter_slot});
   }
   copies_.clear();
   for (const v1::BlockCopy& copy : plan.block_copies()) {
