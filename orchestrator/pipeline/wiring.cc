@@ -120,6 +120,7 @@ v1::ShardRunRequest Wiring::ShardOpenFor(int stage, SteadyTime now) const {
   SetOpen(now, open);
   open.set_next_stage(is_last ? topology_.sampler : topology_.shards[stage + 1].front());
   open.set_num_kv_blocks(options_.num_kv_blocks);
+  open.set_num_state_slots(options_.num_state_slots);
   open.set_communicator(options_.rank_transport == RankTransport::kSharedMemory
                             ? v1::COMMUNICATOR_KIND_SHM
                             : v1::COMMUNICATOR_KIND_TCP);

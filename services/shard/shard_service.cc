@@ -40,6 +40,11 @@ absl::Status ShardService::CheckOpen(const v1::ShardOpen& open) const {
                                                       " KV blocks; this shard has room for 1 to ",
                                                       model_->num_kv_blocks()));
   }
+  const int slots = model_->num_state_slots();
+  if (slots > 0 && (open.num_state_slots() < 2 || open.num_state_slots() > slots)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        open.num_state_slots(), " slots for states; this shard has room for 2 to ", slots));
+  }
   return absl::OkStatus();
 }
 
@@ -74,7 +79,7 @@ absl::StatusOr<JoinRanks> ShardService::JoinerFor(const v1::ShardOpen& open,
     }
     return [options = std::move(options), channel = *channel](Deadline deadline,
                                                               const std::stop_token& stop) {
-      RemoteRendezvousStore store(channel, options.wiring);
+      RemoteRendezvousStore store(channel, options.wiring, deadline);
       return JoinTcp(options, store, deadline, stop);
     };
   }
@@ -139,6 +144,7 @@ grpc::ServerUnaryReactor* ShardService::GetInfo(grpc::CallbackServerContext* con
   response->set_num_layers(static_cast<int32_t>(plan.layers.size()));
   response->set_block_size(model_->block_size());
   response->set_num_kv_blocks(model_->num_kv_blocks());
+  response->set_num_state_slots(model_->num_state_slots());
   response->set_epoch(worker_.epoch());
   response->set_num_steps(num_steps_);
   response->set_weight_bytes(model_->weight_bytes());

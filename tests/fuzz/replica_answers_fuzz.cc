@@ -65,6 +65,7 @@ void Spoil(uint8_t how, v1::GetShardInfoResponse& info) {
     case 1:
       return info.set_block_size(value);
     case 2:
+      if (how >= 128) return info.set_num_state_slots(value);
       return info.set_num_kv_blocks(value);
     case 3:
       return info.set_rank(value);
