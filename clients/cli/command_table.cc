@@ -7,7 +7,7 @@
 namespace sluice {
 
 absl::Span<const Command> AllCommands() {
-  static constexpr std::array<Command, 18> kCommands = {{
+  static constexpr std::array<Command, 19> kCommands = {{
       {"run", "write from a prompt, the whole pipeline in this process", RunCommand},
       {"up", "serve on this host, one process per service and shard", UpCommand},
       {"generate", "write from a prompt at a running pipeline", GenerateCommand},
@@ -22,6 +22,7 @@ absl::Span<const Command> AllCommands() {
       {"quantize", "make a model's weights smaller, once and for all", QuantizeCommand},
       {"plan", "what memory a model takes, before it is started", PlanCommand},
       {"bench", "put load on a pipeline and print what it takes", BenchCommand},
+      {"simulate", "what a fleet would do with a load, before there is one", SimulateCommand},
       {"status", "what runs where, and how it is", StatusCommand},
       {"top", "a pipeline at work, on one screen", TopCommand},
       {"token", "make API keys for the tenants of a server", TokenCommand},

@@ -31,6 +31,8 @@ int QuantizeCommand(absl::Span<const std::string> arguments, Environment& enviro
 int PullCommand(absl::Span<const std::string> arguments, Environment& environment);
 // What memory a model takes.
 int PlanCommand(absl::Span<const std::string> arguments, Environment& environment);
+// What a fleet of replicas would do with a load. kFailed where a search finds none that keeps it.
+int SimulateCommand(absl::Span<const std::string> arguments, Environment& environment);
 // How a pipeline is. kSuccess only while it serves.
 int StatusCommand(absl::Span<const std::string> arguments, Environment& environment);
 // A pipeline at work, until interrupted.

@@ -17,9 +17,10 @@ inline constexpr Programs kSampler = 1 << 3;
 inline constexpr Programs kOrchestrator = 1 << 4;
 inline constexpr Programs kPlainGateway = 1 << 5;
 inline constexpr Programs kDemoGateway = 1 << 6;
-inline constexpr Programs kUp = 1 << 7;    // `sluice up`
-inline constexpr Programs kRun = 1 << 8;   // `sluice run` and others that can start a pipeline
-inline constexpr Programs kPlan = 1 << 9;  // `sluice plan`
+inline constexpr Programs kUp = 1 << 7;         // `sluice up`
+inline constexpr Programs kRun = 1 << 8;        // `sluice run` and others that can start a pipeline
+inline constexpr Programs kPlan = 1 << 9;       // `sluice plan`
+inline constexpr Programs kSimulate = 1 << 10;  // `sluice simulate`
 
 // Those that compute, those of a replica, and further groups.
 inline constexpr Programs kCompute = kEmbedding | kShard | kSampler;
@@ -27,7 +28,7 @@ inline constexpr Programs kReplica = kTokenizer | kCompute | kOrchestrator;
 inline constexpr Programs kGateway = kPlainGateway | kDemoGateway;
 inline constexpr Programs kServices = kReplica | kGateway;
 inline constexpr Programs kPipeline = kUp | kRun;
-inline constexpr Programs kAllPrograms = kServices | kPipeline | kPlan;
+inline constexpr Programs kAllPrograms = kServices | kPipeline | kPlan | kSimulate;
 
 enum class OptionKind : uint8_t {
   kText,

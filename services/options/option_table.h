@@ -56,7 +56,7 @@ inline constexpr std::array kOptions = {
                "The one key that clients have to show, in place of --tokens. Default: the "
                "environment's SLUICE_API_KEY, which other users of this host cannot read.")
         .SetByPlanner(),
-    TextOption("tenants", kOrchestrator | kUp, "FILE",
+    TextOption("tenants", kOrchestrator | kUp | kSimulate, "FILE",
                "JSON file of what tenants are granted: weights, priorities, limits. Read again on "
                "SIGHUP to the orchestrator. Default: all the same, and priority 0 alone."),
     SwitchOption("insecure_public", kOrchestrator | kUp,
@@ -157,16 +157,18 @@ inline constexpr std::array kOptions = {
     TextOption("served_model_name", kOrchestrator | kPipeline, "NAME",
                "What the model is called in /v1/models, requests and responses. Default: as its "
                "folder."),
-    IntegerOption("max_model_len", kOrchestrator | kPipeline, "N",
+    IntegerOption("max_model_len", kOrchestrator | kPipeline | kSimulate, "N",
                   "Longest sequence, prompt and generated tokens together. Default: the model's "
                   "context, which it may not exceed: --rope_scaling extends that.")
         .From(2),
     TextOption("chat_template", kTokenizer | kPipeline, "FILE",
                "Jinja chat template, in place of those in the model's folder."),
-    IntegerOption("tp", kPipeline | kPlan, "N", "Ranks that share every layer (tensor parallel).")
+    IntegerOption("tp", kPipeline | kPlan | kSimulate, "N",
+                  "Ranks that share every layer (tensor parallel).")
         .Default("1")
         .From(1, 1024),
-    IntegerOption("pp", kPipeline | kPlan, "P", "Stages that share the layers (pipeline parallel).")
+    IntegerOption("pp", kPipeline | kPlan | kSimulate, "P",
+                  "Stages that share the layers (pipeline parallel).")
         .Default("1")
         .From(1, 1024),
     IntegerOption("num_stages", kShard, "P", "Pipeline stages of the replica.")
@@ -194,12 +196,12 @@ inline constexpr std::array kOptions = {
         .Default("auto")
         .OneOf(kWeightWords)
         .InChart("model.weights"),
-    TextOption("kv_dtype", kShard | kPipeline | kPlan, "TYPE",
+    TextOption("kv_dtype", kShard | kPipeline | kPlan | kSimulate, "TYPE",
                "Keep keys and values as f32, bf16, which holds twice the positions, or fp8, nearly "
                "four times. Default f32; on GPUs bf16.")
         .OneOf("f32, bf16, fp8")
         .InChart("model.kvDtype"),
-    TextOption("rope_scaling", kReplica | kPipeline | kPlan, "SCALING",
+    TextOption("rope_scaling", kReplica | kPipeline | kPlan | kSimulate, "SCALING",
                "How rotary positions are stretched, instead of what config.json says: a type and "
                "its fields, such as yarn,factor=4. The same for all processes.")
         .InChart("model.ropeScaling"),
@@ -233,7 +235,7 @@ inline constexpr std::array kOptions = {
                "The fastest that a GPU may multiply with: mma, wgmma, wgmma_pipeline or wgmma_fp8; "
                "auto: the fastest that it has. The same for all shards.")
         .Default("auto"),
-    IntegerOption("kv_cache_mib", kPipeline, "M",
+    IntegerOption("kv_cache_mib", kPipeline | kSimulate, "M",
                   "Memory for keys and values, all shards together, in MiB. Default 512; on GPUs "
                   "what they have left.")
         .From(1, 1 << 30),
@@ -258,7 +260,7 @@ inline constexpr std::array kOptions = {
                  "Part of a GPU's memory that weights, keys and values may take together with "
                  "--kv_cache_mib=0; less where several shards share the GPU.")
         .Default("0.8"),
-    IntegerOption("block_size", kShard, "N",
+    IntegerOption("block_size", kShard | kSimulate, "N",
                   "Positions in a block of the KV cache; 64 of models with recurrent layers.")
         .Default("16")
         .AnyInteger(),
@@ -293,18 +295,19 @@ inline constexpr std::array kOptions = {
         "Exchange the ranks' bytes in plaintext although they leave this host, for a network of "
         "the ranks' own; the same for all ranks. Otherwise they go over TLS with --tls_cert."),
     // --- How steps are made ---
-    IntegerOption("max_step_tokens", kShard | kOrchestrator | kUp, "N",
+    IntegerOption("max_step_tokens", kShard | kOrchestrator | kUp | kSimulate, "N",
                   "Positions computed in one step, over all sequences; shards allocate for so "
                   "many, at least as many as the orchestrator has.")
         .Default("512")
         .From(1)
         .InChart("limits.stepTokens")
         .BeginsSection("Steps and queues"),
-    IntegerOption("max_step_sequences", kOrchestrator | kUp, "N", "Sequences in one step.")
+    IntegerOption("max_step_sequences", kOrchestrator | kUp | kSimulate, "N",
+                  "Sequences in one step.")
         .Default("64")
         .From(1)
         .InChart("limits.stepSequences"),
-    IntegerOption("max_queued_sequences", kOrchestrator | kUp, "N",
+    IntegerOption("max_queued_sequences", kOrchestrator | kUp | kSimulate, "N",
                   "Sequences that may wait before new ones are refused with RESOURCE_EXHAUSTED.")
         .Default("1024")
         .From(1)

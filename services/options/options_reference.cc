@@ -26,7 +26,8 @@ std::string NamesOf(Programs programs) {
                                                          {kDemoGateway, "gateway-demo"},
                                                          {kUp, "`up`"},
                                                          {kRun, "`run`"},
-                                                         {kPlan, "`plan`"}};
+                                                         {kPlan, "`plan`"},
+                                                         {kSimulate, "`simulate`"}};
   std::vector<std::string> names;
   for (const auto& [group, name] : kNames) {
     if ((programs & group) != group) continue;

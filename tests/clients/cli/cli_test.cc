@@ -71,6 +71,11 @@ const std::map<std::string, Names>& FlagsOfCommands() {
                        Names(server.begin() + 1, server.end())},
         {"quantize", Names{"weights", "threads"}},
         {"plan", Names{"context", "sequences", "json"} + OptionsOf(kPlan)},
+        {"simulate",
+         Names{"trace", "speed", "tokens_per_hash", "arrivals", "requests", "prompt_tokens",
+               "max_tokens", "prefix_tokens", "prefixes", "seed", "costs", "replicas", "model",
+               "kv_blocks", "slo", "find", "slo_share", "json"} +
+             OptionsOf(kSimulate)},
         {"status", Names{"json", "requests", "request", "watch", "interval"} + server},
         {"top", Names{"interval", "rows"} + server},
         {"token", Names{"tokens"}},
@@ -134,7 +139,7 @@ TEST(CliTest, RefusesUnknownCommandsNamingWhatExists) {
         fake.err.str(),
         "sluice: unknown command \"serve\"; there are run, up, generate, chat, "
         "chat-template, score, batch, prefer, tokenize, detokenize, pull, quantize, plan, bench, "
-        "status, top, token, health, help, version\n");
+        "simulate, status, top, token, health, help, version\n");
   }
 }
 

@@ -77,7 +77,8 @@ TEST(OptionTableTest, KeepsNamesAndDefaults) {
                                                     {"up", kUp},
                                                     {"orchestrator", kOrchestrator},
                                                     {"run", kRun},
-                                                    {"plan", kPlan}};
+                                                    {"plan", kPlan},
+                                                    {"simulate", kSimulate}};
   int num_flags = 0;
   for (const std::string& line : std::vector<std::string>(absl::StrSplit(
            Contents("tests/services/options/golden_flags.txt"), '\n', absl::SkipEmpty()))) {
