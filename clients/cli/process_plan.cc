@@ -207,7 +207,7 @@ void AddDraftModel(const PipelineSpec& spec, const ModelConfig& config,
   };
   add("embedding", planner.Computing(kEmbedding, "draft-embedding", threads, 0, spec.flags.cpus));
   add("shard", planner.Shard("draft-shard", {}, threads,
-                             DraftKvMib(spec.flags, config, *spec.draft_config)));
+                             {.mib = DraftKvMib(spec.flags, config, *spec.draft_config)}));
   add("sampler", planner.Computing(kSampler, "draft-sampler", threads, 0, spec.flags.cpus));
 }
 

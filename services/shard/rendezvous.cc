@@ -147,6 +147,9 @@ RemoteRendezvousStore::RemoteRendezvousStore(const std::shared_ptr<grpc::Channel
     : stub_(v1::ShardService::NewStub(channel)), wiring_(wiring), deadline_(deadline) {}
 
 absl::Status RemoteRendezvousStore::Set(const std::string& key, std::string bytes) {
+  if (deadline_.HasPassed()) {
+    return absl::DeadlineExceededError(absl::StrCat("no time is left to set the key ", key));
+  }
   grpc::ClientContext context;
   context.set_deadline(absl::ToChronoTime(absl::Now() + std::min(kSetTimeout, deadline_.Left())));
   v1::PutRendezvousRequest request;

@@ -157,7 +157,7 @@ TEST(RemoteRendezvousStoreTest, DoesNotBelieveATableOfAnotherWiring) {
   ForeignService service;
   const auto server = *Server::Start({.address = "inproc:it", .services = {&service}});
   RemoteRendezvousStore store(server->grpc_server()->InProcessChannel(grpc::ChannelArguments()),
-                              TestWiring(3));
+                              TestWiring(3), kLong);
   const absl::Status status = store.Get("ranks/0", kLong, {}).status();
   EXPECT_TRUE(absl::IsAborted(status)) << status;
   EXPECT_THAT(status.ToString(), HasSubstr("the wiring nonces differ"));
