@@ -18,6 +18,8 @@ type Error struct {
 	Message string // the server's words, which name field, value and what is accepted
 	// RetryAfter is how long the server asks to wait before coming again, where it says so.
 	RetryAfter time.Duration
+	// Reason is why the server would refuse the same request again, such as REQUEST_WORK_EXCEEDED, where it says so.
+	Reason string
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("%v: %s", e.Code, e.Message) }
@@ -32,30 +34,41 @@ func errorFrom(err error) *Error {
 		if strings.HasSuffix(detail.GetTypeUrl(), "/google.rpc.RetryInfo") {
 			result.RetryAfter = retryDelay(detail.GetValue())
 		}
+		if strings.HasSuffix(detail.GetTypeUrl(), "/google.rpc.ErrorInfo") {
+			result.Reason = string(firstField(detail.GetValue()))
+		}
 	}
 	return result
 }
 
 // retryDelay reads a google.rpc.RetryInfo (retry_delay: Duration = 1).
 func retryDelay(message []byte) time.Duration {
+	var delay durationpb.Duration
+	if value := firstField(message); value == nil || proto.Unmarshal(value, &delay) != nil {
+		return 0
+	}
+	return delay.AsDuration()
+}
+
+// firstField is the bytes of field 1 of any message, or nil.
+func firstField(message []byte) []byte {
 	for len(message) > 0 {
 		number, kind, n := protowire.ConsumeTag(message)
 		if n < 0 {
-			return 0
+			return nil
 		}
 		message = message[n:]
 		if number == 1 && kind == protowire.BytesType {
 			value, n := protowire.ConsumeBytes(message)
-			var delay durationpb.Duration
-			if n < 0 || proto.Unmarshal(value, &delay) != nil {
-				return 0
+			if n < 0 {
+				return nil
 			}
-			return delay.AsDuration()
+			return value
 		}
 		if n = protowire.ConsumeFieldValue(number, kind, message); n < 0 {
-			return 0
+			return nil
 		}
 		message = message[n:]
 	}
-	return 0
+	return nil
 }

@@ -11,7 +11,8 @@ import (
 )
 
 // RetryPolicy says how long a call tries again after UNAVAILABLE, RESOURCE_EXHAUSTED and a CANCELLED that its context did
-// not ask for, which is what a server does to calls as it shuts down; other statuses are final. The pause is what the
+// not ask for, which is what a server does to calls as it shuts down; other statuses are final, and so is one with a
+// reason. The pause is what the
 // server says, else it doubles from FirstPause to LongestPause, with a random part so that clients do not come back
 // together.
 type RetryPolicy struct {
@@ -60,7 +61,7 @@ func (a *attempts) pauseAfter(err *Error, now time.Time) (time.Duration, bool) {
 		}
 	}
 	again := err.Code == codes.Unavailable || err.Code == codes.ResourceExhausted || err.Code == codes.Canceled
-	return pause, again && now.Add(pause).Sub(a.failingSince) <= limit
+	return pause, again && err.Reason == "" && now.Add(pause).Sub(a.failingSince) <= limit
 }
 
 // wait pauses before the next attempt. The error, where there is to be none or the deadline comes first: it says more

@@ -167,8 +167,9 @@ void CpuExperts::GroupedGemm(MatrixView x, const ExpertMatrices& weights, const 
       for (int64_t row = 0; row < group.count; row += block) {
         const int64_t rows = std::min(block, group.count - row);
         const GemmTask task(activations, row, rows, *group.weights, scratch);
-        task.MultiplyPanel(of.panel, [&](const float* sums, int64_t done, int64_t ready) {
-          FinishPanel(sums, *group.weights, of.panel, epilogue, to.Rows(row + done, ready));
+        task.MultiplyPanel(of.panel, [&, &matrix = *group.weights](const float* sums, int64_t done,
+                                                                   int64_t ready) {
+          FinishPanel(sums, matrix, of.panel, epilogue, to.Rows(row + done, ready));
         });
       }
     }

@@ -79,16 +79,14 @@ void GenerationService::Serve(
   MarkMethodRawCallback(index,
                         new grpc::internal::CallbackBidiHandler<grpc::ByteBuffer, grpc::ByteBuffer>(
                             [this, handler](grpc::CallbackServerContext* context) {
-                              // Where nothing is to be proved whoever calls is admitted.
-                              if (guard_ != nullptr && !admission_.asks_for_proof()) {
-                                guard_->OnAdmitted(context->peer());
-                              }
                               return (this->*handler)(context);
                             }));
 }
 
 void GenerationService::OnMessage(const std::string& peer, size_t bytes) const {
   if (guard_ == nullptr) return;
+  // Where nothing is to be proved, whoever asks for something is admitted.
+  if (!admission_.asks_for_proof()) guard_->OnAdmitted(peer);
   guard_->OnMessage(peer, bytes);
 }
 

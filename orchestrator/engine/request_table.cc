@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "services/messages/error_reason.h"
 #include "services/messages/retry_info.h"
 #include "services/work/work_owner.h"
 
@@ -261,7 +262,7 @@ void RequestTable::FailBrokenRows(const CommittedStep& step) {
   for (const AcceptedRow& accepted : step.outcome.rows) {
     const RowResult& row = step.rows[accepted.row];
     if (row.error.empty() || IsDeadEnd(accepted, row)) continue;
-    FailOwnerOf(accepted.sequence, absl::Status(row.error_code, row.error));
+    FailOwnerOf(accepted.sequence, IfExhaustedTooLarge(absl::Status(row.error_code, row.error)));
   }
 }
 

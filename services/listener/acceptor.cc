@@ -35,6 +35,8 @@ constexpr absl::Duration kLookAtLeast = absl::Seconds(1);
 constexpr absl::Duration kSettles = absl::Seconds(10);
 // Fewer bytes do not make streams worth counting.
 constexpr uint64_t kCountEvery = 1024;
+// How soon there may be room for one that waits to be served.
+constexpr absl::Duration kBeginEvery = absl::Milliseconds(5);
 constexpr absl::Duration kExcessEvery = absl::Milliseconds(20);
 constexpr absl::Duration kRetry = absl::Milliseconds(100);
 constexpr absl::Duration kSweepEvery = absl::Seconds(1);
@@ -133,6 +135,7 @@ Acceptor::~Acceptor() {
   thread_.join();
   for (const auto& [key, connection] : connections_) {
     options_.guard->Remove(connection.id, connection.peer);
+    if (connection.waiting_fd >= 0) close(connection.waiting_fd);
     close(connection.fd);
   }
   if (reserve_ >= 0) close(reserve_);
@@ -150,11 +153,13 @@ void Acceptor::StopAccepting() {
 void Acceptor::CloseListeners() {
   sockets_.clear();
   for (Listener& listener : listeners_) listener.listening.sockets.clear();
+  CloseWaiting();
   SetAccepting(true);  // it is not what it lacks that keeps it from accepting
 }
 
 absl::Duration Acceptor::NextWake() const {
   absl::Duration next = std::min(next_sweep_, retry_);
+  if (options_.guard->num_waiting() > 0) next = std::min(next, next_begin_);
   if (!due_.empty()) next = std::min(next, due_.begin()->first);
   return next;
 }
@@ -172,6 +177,7 @@ void Acceptor::Loop() {
     }
     LookAtDue();
     const absl::Duration now = SteadyNow();
+    if (now >= next_begin_) BeginWaiting();
     if (now >= retry_) ListenAgain();
     if (now < next_sweep_) continue;
     next_sweep_ = now + kSweepEvery;
@@ -290,17 +296,48 @@ void Acceptor::Take(Listener& listener, int fd, const std::string& peer, bool is
   Connection& connection = connections_[key];
   connection = {.id = arrival.id,
                 .fd = second,
+                .listener = &listener,
+                .waiting_fd = fd,
                 .peer = peer,
                 .port = listener.listening.port,
                 .accepted = SteadyNow(),
                 .bytes_changed = SteadyNow()};
   if (arrival.id != 0) keys_[arrival.id] = key;
   Watch(key, connection, /*is_new=*/true);
-  if (!is_unix) LookIn(kLookEarly, key, connection);
+  if (is_unix) return Begin(connection);
+  BeginWaiting();
+}
+
+void Acceptor::BeginWaiting() {
+  next_begin_ = SteadyNow() + kBeginEvery;
+  while (true) {
+    const ConnectionTable::Begin next = options_.guard->BeginNext();
+    if (const auto found = keys_.find(next.displaced); found != keys_.end()) {
+      End(found->second, "it made room for another before it was authenticated",
+          /*is_abuse=*/false);
+    } else if (const auto begun = keys_.find(next.id); begun != keys_.end()) {
+      Connection& connection = connections_[begun->second];
+      Begin(connection);
+      LookIn(kLookEarly, begun->second, connection);
+    } else {
+      return;
+    }
+  }
+}
+
+void Acceptor::Begin(Connection& connection) {
   grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
   parameters.listener_fd = -1;
-  parameters.fd = fd;
-  listener.server->HandleNewConnection(&parameters);
+  parameters.fd = std::exchange(connection.waiting_fd, -1);
+  connection.accepted = SteadyNow();
+  connection.listener->server->HandleNewConnection(&parameters);
+}
+
+void Acceptor::CloseWaiting() {
+  for (auto it = connections_.begin(); it != connections_.end();) {
+    const auto connection = it++;
+    if (connection->second.waiting_fd >= 0) Forget(connection);
+  }
 }
 
 // ---- Those that are there ----
@@ -367,6 +404,7 @@ const char* Acceptor::Look(Connection& connection) {
 }
 
 const char* Acceptor::CountStreams(Connection& connection) {
+  if (connection.waiting_fd >= 0) return nullptr;
   if (connection.socket == 0) {
     connection.socket = streams_.FindSocket(connection.peer, connection.port);
   }
@@ -403,6 +441,7 @@ void Acceptor::End(Key key, const char* cause, bool is_abuse) {
   // gRPC would still read what has come.
   while (recv(connection.fd, nullptr, size_t{1} << 24, MSG_TRUNC | MSG_DONTWAIT) > 0) {
   }
+  if (connection.waiting_fd >= 0) return Forget(connections_.find(key));
   Watch(key, connection, /*is_new=*/false);
 }
 
@@ -411,6 +450,7 @@ void Acceptor::Forget(Connections::iterator found) {
   options_.guard->Remove(connection.id, connection.peer);
   keys_.erase(connection.id);
   streams_.Forget(connection.peer, connection.port);
+  if (connection.waiting_fd >= 0) close(connection.waiting_fd);
   close(connection.fd);
   connections_.erase(found);
 }

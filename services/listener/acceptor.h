@@ -2,6 +2,8 @@
 // past the end of descriptors, and with the means to close a connection that takes too much. gRPC
 // 1.51's own listeners give up for good where accept() has no descriptor.
 //
+// A connection waits until the guard lets it begin; only then gRPC gets its descriptor.
+//
 // It keeps a second descriptor of each TCP connection, to read the number of received bytes from
 // the kernel (TCP_INFO); gRPC (channelz) reports the number of streams. It checks connections from
 // time to time: more often while the peer is not authenticated and while many bytes arrive. Where
@@ -67,9 +69,11 @@ class Acceptor {
   struct Connection {
     ConnectionGuard::Id id = 0;  // 0: of a unix socket
     int fd = -1;                 // a second descriptor of its socket
+    Listener* listener = nullptr;
+    int waiting_fd = -1;  // the descriptor that the server will be given; -1: it has it
     std::string peer;
     int port = 0;
-    absl::Duration accepted;
+    absl::Duration accepted;        // or since when the server has it
     int64_t socket = 0;             // by which gRPC's counts know it; 0: it is not known yet
     uint64_t counted_at_bytes = 0;  // that had come when its streams were counted
     uint64_t bytes = 0;
@@ -86,6 +90,10 @@ class Acceptor {
   // Closes what can't be kept. Returns false where even that can't be done.
   bool AcceptWithoutDescriptors(int listening);
   void Take(Listener& listener, int fd, const std::string& peer, bool is_unix);
+  // Gives the server those of the waiting connections for which there is room.
+  void BeginWaiting();
+  void Begin(Connection& connection);
+  void CloseWaiting();
   void OnEvent(Key key, uint32_t events);
   bool IsTrusted(const Connection& connection) const;
   void Watch(Key key, const Connection& connection, bool is_new) const;
@@ -118,6 +126,7 @@ class Acceptor {
   absl::Duration retry_;
   absl::Duration next_sweep_;
   absl::Duration next_excess_;
+  absl::Duration next_begin_;
   Key next_key_;
   Key swept_ = 0;
   bool has_closed_ = false;  // since the last sweep

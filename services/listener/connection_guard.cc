@@ -62,6 +62,16 @@ ConnectionTable::Arrival ConnectionGuard::Add(absl::string_view peer) {
   return arrival;
 }
 
+ConnectionTable::Begin ConnectionGuard::BeginNext() {
+  const absl::MutexLock lock(&mutex_);
+  return table_.BeginNext(Now());
+}
+
+size_t ConnectionGuard::num_waiting() const {
+  const absl::MutexLock lock(&mutex_);
+  return table_.num_waiting();
+}
+
 void ConnectionGuard::Remove(Id id, absl::string_view peer) {
   const absl::MutexLock lock(&mutex_);
   table_.Remove(id);

@@ -46,6 +46,9 @@ class ConnectionGuard {
 
   using Id = ConnectionTable::Id;
   ConnectionTable::Arrival Add(absl::string_view peer);
+  // As ConnectionTable::BeginNext.
+  ConnectionTable::Begin BeginNext();
+  size_t num_waiting() const;
   void Remove(Id id, absl::string_view peer);
   void OnAbuse(Id id);
   bool IsAdmitted(Id id) const;

@@ -1,6 +1,10 @@
 // The connections of a listener, what each has consumed, and which to close. Budgets limit what a
 // peer consumes before it is admitted: before one of its calls has presented the required token or
-// certificate or, where none is required, has reached its service.
+// certificate or, where none is required, has sent its service a message.
+//
+// A connection is served only once its host has room for the streams that it may begin before it is
+// admitted; until then it waits, unread. So the processor time that a host takes has a bound, however
+// many connections it makes and however much it sends on them at once.
 //
 // A pure state machine; times are of a steady clock.
 #pragma once
@@ -36,13 +40,23 @@ class ConnectionTable {
   };
 
   // `most_streams`: of one connection at a time.
-  ConnectionTable(const ListenerLimits& limits, int most_streams)
-      : limits_(limits), most_streams_(most_streams) {}
+  ConnectionTable(const ListenerLimits& limits, int most_streams);
 
-  // A connection of `host` has been accepted. The oldest connection that has not been admitted
-  // makes room for it where there is none: of the same host where that has its share, else of the
-  // host with most of them.
+  // A connection of `host` has been accepted, and waits to be served. The oldest connection that has
+  // not been admitted makes room for it where there is none: of the same host where that has its
+  // share, else of the host with most of them.
   Arrival Add(absl::string_view host, absl::Duration now);
+
+  struct Begin {
+    Id id = 0;         // it is to be served; 0: none is, for now
+    Id displaced = 0;  // removed from the table, to be closed
+  };
+  // Which of the waiting connections is served next: the oldest one of each host in rotation, where
+  // the streams of its host's connections that are not admitted leave room. One that has been served
+  // for a second without being admitted makes room for those that wait. To be called until it returns
+  // neither, after each arrival and every few milliseconds while num_waiting() is above 0.
+  Begin BeginNext(absl::Duration now);
+  size_t num_waiting() const { return num_waiting_; }
   // All do nothing for a connection that is not in the table.
   void Remove(Id id);
   void Admit(Id id);
@@ -69,13 +83,21 @@ class ConnectionTable {
 
  private:
   struct Host {
-    Host(TokenBucket arrivals, TokenBucket failures, TokenBucket early_bytes)
-        : arrivals(arrivals), failures(failures), early_bytes(early_bytes) {}
+    Host(TokenBucket arrivals, TokenBucket failures, TokenBucket early_bytes,
+         TokenBucket early_streams)
+        : arrivals(arrivals),
+          failures(failures),
+          early_bytes(early_bytes),
+          early_streams(early_streams) {}
     int connections = 0;
     std::set<Id> not_admitted;
+    std::set<Id> waiting;  // of these
+    // Streams that those which are served may begin before they are looked at again.
+    double reserved = 0;
     TokenBucket arrivals;
     TokenBucket failures;  // of streams
     TokenBucket early_bytes;
+    TokenBucket early_streams;
   };
   using Hosts = std::map<std::string, Host, std::less<>>;
 
@@ -84,6 +106,12 @@ class ConnectionTable {
     TokenBucket failures;  // of streams, once admitted
     TokenBucket early_failures;
     bool admitted = false;
+    absl::Duration served_since = absl::InfiniteDuration();
+    double reserved = 0;       // of its host's
+    double early_streams = 0;  // taken from its host's and from those of all
+    uint64_t messages = 0;
+    absl::Duration idle_since =
+        absl::InfiniteDuration();  // with too many streams without a message
     uint64_t received = 0;
     // Bytes that no handler has seen, at `level_at`, and what has been handed over since.
     double level = 0;
@@ -95,6 +123,18 @@ class ConnectionTable {
   };
 
   Host& HostOf(absl::string_view name, absl::Duration now);
+  void StopWaiting(Id id, Connection& connection);
+  // Each: so many for the connection, no more and no less.
+  void Reserve(Connection& connection, double streams);
+  void SetEarlyStreams(Connection& connection, double streams, absl::Duration now);
+  // The host that may have a connection served next.
+  Hosts::iterator NextWaitingHost(absl::Duration now);
+  // The oldest of its connections that are served, where it has had its time; 0: there is none.
+  Id OldestOnTrial(const Host& host, absl::Duration now) const;
+  // Which connection has to make room for those that wait; 0: none, for now.
+  Id DisplacedByWaiting(absl::Duration now);
+  void CountEarlyStreams(Connection& connection, absl::Duration now);
+  bool HasTooManyIdleStreams(Connection& connection, absl::Duration now);
   void ForgetIdleHosts(absl::Duration now);
   Id OldestNotAdmitted() const;
   // Whether an early budget has been exceeded for so long that no handler is about to admit the
@@ -107,6 +147,11 @@ class ConnectionTable {
   Id last_id_ = 0;
   Hosts hosts_;
   std::unordered_map<Id, Connection> connections_;
+  std::set<std::string, std::less<>> waiting_hosts_;  // those with connections that wait
+  std::string last_begun_;                            // the host whose turn it was last
+  size_t num_waiting_ = 0;
+  double reserved_ = 0;
+  TokenBucket early_streams_;
 };
 
 }  // namespace sluice

@@ -14,10 +14,14 @@ class TokenBucket {
   TokenBucket(double tokens_per_second, double most_tokens, absl::Duration now)
       : rate_(tokens_per_second), most_(most_tokens), tokens_(most_tokens), at_(now) {}
 
+  bool Has(double tokens, absl::Duration now) {
+    Refill(now);
+    return tokens_ >= tokens;
+  }
+
   // Whether there are `tokens`; takes them if so.
   bool TryTake(double tokens, absl::Duration now) {
-    Refill(now);
-    if (tokens_ < tokens) return false;
+    if (!Has(tokens, now)) return false;
     tokens_ -= tokens;
     return true;
   }

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "services/messages/error_reason.h"
+
 namespace sluice {
 namespace {
 
@@ -120,8 +122,8 @@ class Counter {
 absl::Status CheckMessage(const grpc::ByteBuffer& bytes, const Descriptor& type,
                           const MessageLimits& limits) {
   if (bytes.Length() > limits.bytes) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the request has ", bytes.Length(), " bytes; accepted: up to ", limits.bytes));
+    return IfExhaustedTooLarge(absl::ResourceExhaustedError(absl::StrCat(
+        "the request has ", bytes.Length(), " bytes; accepted: up to ", limits.bytes)));
   }
   grpc::ByteBuffer copy(bytes);  // shares the bytes; reading consumes the buffer
   grpc::ProtoBufferReader reader(&copy);

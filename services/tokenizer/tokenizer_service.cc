@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "services/common/status.h"
+#include "services/messages/error_reason.h"
 #include "services/messages/expected_tokenizer.h"
 #include "services/streams/server_stream.h"
 #include "services/tokenizer/chat_context.h"
@@ -71,7 +72,7 @@ grpc::ServerUnaryReactor* TokenizerService::Queue(
                    const absl::Duration used = slice.used();
                    if (used > budget) status = TooMuchWork(used, budget);
                    SetWork(used, *context);
-                   call->Finish(ToGrpc(status));
+                   call->Finish(ToGrpc(IfExhaustedTooLarge(std::move(status))));
                  }});
   if (!queued.ok()) call->Finish(ToGrpc(Annotate(queued, "the tokenizer")));
   return call;
@@ -220,8 +221,8 @@ grpc::ServerUnaryReactor* TokenizerService::ApplyChatTemplate(
   }
   const size_t most_bytes = EncodeOptions().max_bytes;
   if (status.ok() && request->ByteSizeLong() > most_bytes) {
-    status = absl::ResourceExhaustedError(absl::StrCat(
-        "the conversation has ", request->ByteSizeLong(), " bytes; accepted: up to ", most_bytes));
+    status = IfExhaustedTooLarge(absl::ResourceExhaustedError(absl::StrCat(
+        "the conversation has ", request->ByteSizeLong(), " bytes; accepted: up to ", most_bytes)));
   }
   if (!status.ok()) return Answer(context, status);
   return Queue(context, request->ByteSizeLong(),

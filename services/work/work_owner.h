@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "services/messages/error_reason.h"
 
 namespace sluice {
 
@@ -21,13 +22,15 @@ struct WorkOwner {
   double weight = 1;  // > 0
 };
 
-// RESOURCE_EXHAUSTED: one request's work outside of steps has taken `work`, more than `max`.
+// RESOURCE_EXHAUSTED with the reason kRequestWorkExceeded: one request's work outside of steps has taken `work`, more than `max`.
 inline absl::Status TooMuchWork(absl::Duration work, absl::Duration max) {
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "max_request_work: masks, compiling, chat template and tokenizing of this request have "
-      "taken ",
-      absl::FormatDuration(absl::Trunc(work, absl::Milliseconds(1))),
-      " of processor time; accepted: up to ", absl::FormatDuration(max), " a request"));
+  return WithErrorReason(
+      absl::ResourceExhaustedError(absl::StrCat(
+          "max_request_work: masks, compiling, chat template and tokenizing of this request have "
+          "taken ",
+          absl::FormatDuration(absl::Trunc(work, absl::Milliseconds(1))),
+          " of processor time; accepted: up to ", absl::FormatDuration(max), " a request")),
+      kRequestWorkExceeded);
 }
 
 // Processor time that was spent on one request, and what it may take. Thread-safe.

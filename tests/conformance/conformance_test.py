@@ -63,7 +63,8 @@ class Servers:
         client = dict(case.get("client", {}))
         server = self.tls if case.get("server") == "tls" else self.plain
         places = {"SERVER": server.endpoint, "NOBODY": "127.0.0.1:%d" % self.nobody.getsockname()[1],
-                  "BUSY": self.fake.busy, "BREAKS": self.fake.breaks, "ENDS": self.fake.ends}
+                  "BUSY": self.fake.busy, "BREAKS": self.fake.breaks, "ENDS": self.fake.ends,
+                  "COSTLY": self.fake.costly}
         client["endpoints"] = ",".join(places[place] for place in client.get("endpoints", ["SERVER"]))
         if client.pop("ca", False):
             client["ca"] = self.certificate

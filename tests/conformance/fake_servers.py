@@ -24,9 +24,17 @@ def retry_details():
     return code + _field(3, Any(type_url="type.googleapis.com/google.rpc.RetryInfo", value=delay))
 
 
+def reason_details():
+    """The same with an ErrorInfo (reason = 1, domain = 2)."""
+    info = _field(1, b"REQUEST_WORK_EXCEEDED") + _field(2, b"sluice")
+    code = bytes([1 << 3, grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]])
+    return code + _field(3, Any(type_url="type.googleapis.com/google.rpc.ErrorInfo", value=info))
+
+
 class FakeServers:
-    """Three ports: `busy` puts the first call off, `breaks` passes five events of a stream on and is lost then, and `ends`
-    cancels as a server does that shuts down: a stream after five events, and every other call that is no stream."""
+    """Four ports: `busy` puts the first call off, `breaks` passes five events of a stream on and is lost then, and `ends`
+    cancels as a server does that shuts down: a stream after five events, and every other call that is no stream. `costly` refuses whatever
+    comes, in other words where it has come before."""
 
     def __init__(self, raw):
         from sluice.v1 import generation_pb2_grpc as rpc
@@ -67,8 +75,19 @@ class FakeServers:
                     context.abort(grpc.StatusCode.CANCELLED, "")
                 return raw.stub.GetModel(request)
 
+        class Costly(rpc.GenerationServiceServicer):
+            last = None
+
+            def Generate(self, request, context):
+                now = time.monotonic()
+                again = Costly.last is not None and now - Costly.last < 0.3  # less than two clients are apart
+                Costly.last = now
+                context.set_trailing_metadata((("grpc-status-details-bin", reason_details()),))
+                context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "came again" if again else "takes too much work")
+
         self.servers = []
-        self.busy, self.breaks, self.ends = (self._serve(rpc, servicer) for servicer in (Busy(), Breaks(), Ends()))
+        self.busy, self.breaks, self.ends, self.costly = (
+            self._serve(rpc, servicer) for servicer in (Busy(), Breaks(), Ends(), Costly()))
 
     def _serve(self, rpc, servicer):
         server = grpc.server(futures.ThreadPoolExecutor(4))

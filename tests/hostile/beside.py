@@ -139,9 +139,13 @@ class Good(Client):
 
     def several(self, count, max_tokens=16):
         """Medians of `count` requests one after another: first token, token; and their texts."""
+        return self.several_with_latest(count, max_tokens)[:3]
+
+    def several_with_latest(self, count, max_tokens=16):
+        """The same, and the latest first token."""
         results = [self.one(max_tokens) for _ in range(count)]
         return (statistics.median(r[0] for r in results), statistics.median(r[1] for r in results),
-                {r[2] for r in results})
+                {r[2] for r in results}, max(r[0] for r in results))
 
     def status(self):
         return self.unary("GetStatus", status_pb2.GetStatusRequest(), status_pb2.GetStatusResponse)

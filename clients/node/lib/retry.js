@@ -4,7 +4,7 @@ import {numReturned} from "./request.js";
 
 /**
  * How long a call tries again after UNAVAILABLE, RESOURCE_EXHAUSTED and a CANCELLED that the caller did not ask for, which
- * is what a server does to calls as it shuts down; other statuses are final. The pause is what the server says, else it
+ * is what a server does to calls as it shuts down; other statuses are final, and so is one with a reason. The pause is what the server says, else it
  * doubles from first to longest, with a random part so that clients do not come back together.
  */
 export const defaultRetry = {connectForMs: 5000, resumeForMs: 60000, firstPauseMs: 50, longestPauseMs: 2000};
@@ -41,7 +41,7 @@ export class Attempts {
       pause = this.pause * (0.5 + Math.random() / 2);
       this.pause = Math.min(2 * this.pause, this.policy.longestPauseMs);
     }
-    if (!again.has(error.code) || now + pause - this.failingSince > limit) throw error;
+    if (!again.has(error.code) || error.reason !== undefined || now + pause - this.failingSince > limit) throw error;
     return pause;
   }
 }

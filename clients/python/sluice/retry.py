@@ -20,7 +20,7 @@ _AGAIN = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.
 @dataclasses.dataclass(frozen=True)
 class RetryPolicy:
     """How long a call tries again after UNAVAILABLE, RESOURCE_EXHAUSTED and a CANCELLED that it did not ask for; other
-    statuses are final.
+    statuses are final, and so is one with a reason.
 
     The pause is what the server says, else it doubles from first_pause to longest_pause, with a random part so that
     clients do not come back together. All in seconds.
@@ -61,7 +61,7 @@ class Attempts:
         if pause is None:
             pause = self._pause * random.uniform(0.5, 1.0)
             self._pause = min(2 * self._pause, self._policy.longest_pause)
-        if error.code not in _AGAIN or now + pause - self._failing_since > limit:
+        if error.code not in _AGAIN or error.reason is not None or now + pause - self._failing_since > limit:
             raise error
         return pause
 

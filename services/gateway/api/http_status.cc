@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "services/messages/error_reason.h"
 #include "services/messages/retry_info.h"
 
 namespace sluice::gateway {
@@ -25,7 +26,8 @@ int HttpStatus(const absl::Status& status) {
     case absl::StatusCode::kNotFound:
       return 404;
     case absl::StatusCode::kResourceExhausted:
-      return 429;
+      // Clients send again what was answered with 429.
+      return ErrorReason(status).has_value() ? 400 : 429;
     case absl::StatusCode::kCancelled:
       return 499;
     case absl::StatusCode::kUnavailable:
@@ -39,6 +41,7 @@ int HttpStatus(const absl::Status& status) {
 
 void AddRetryAfter(http::Response& response, const absl::Status& status) {
   const std::optional<absl::Duration> said = RetryDelay(status);
+  if (absl::IsResourceExhausted(status) && ErrorReason(status).has_value()) return;
   if (!said.has_value() && !absl::IsUnavailable(status) && !absl::IsResourceExhausted(status)) {
     return;
   }

@@ -6,6 +6,8 @@
 
 namespace sluice::gateway {
 
+// RESOURCE_EXHAUSTED is 429, and 400 where it has a reason (services/messages/error_reason.h): what the
+// request itself takes is refused again.
 int HttpStatus(const absl::Status& status);
 // The header Retry-After, where coming again makes sense: when the server said, or in a second.
 void AddRetryAfter(http::Response& response, const absl::Status& status);

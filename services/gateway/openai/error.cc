@@ -3,12 +3,14 @@
 #include <optional>
 #include <string>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "services/gateway/api/http_status.h"
 #include "services/gateway/api/sent_names.h"
 #include "services/gateway/json/json_text.h"
 #include "services/gateway/json/object_reader.h"
+#include "services/messages/error_reason.h"
 
 namespace sluice::gateway::openai {
 namespace {
@@ -34,6 +36,7 @@ json CodeOf(const absl::Status& status) {
     case absl::StatusCode::kUnauthenticated:
       return "invalid_api_key";
     case absl::StatusCode::kResourceExhausted:
+      if (const auto reason = ErrorReason(status)) return absl::AsciiStrToLower(*reason);
       return "rate_limit_exceeded";
     default:
       return nullptr;

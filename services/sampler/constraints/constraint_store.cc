@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "services/messages/error_reason.h"
 #include "services/sampler/constraints/constraint_compiler.h"
 
 namespace sluice {
@@ -300,7 +301,7 @@ ConstraintStore::Result ConstraintStore::Compile(const Entry& entry, FairWork::S
   absl::StatusOr<std::unique_ptr<Grammar>> grammar =
       CompileConstraint(constraint, stop.get_token(), checkpoint);
   if (over_budget) return TooMuchWork(slice.used(), budget);
-  if (!grammar.ok()) return grammar.status();
+  if (!grammar.ok()) return IfExhaustedTooLarge(grammar.status());
   return std::make_shared<MaskQueue>(
       Constraint::Create(*std::move(grammar), *std::move(vocabulary), options_.limits), &*work_,
       entry.owner);

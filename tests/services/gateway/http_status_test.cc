@@ -6,7 +6,9 @@
 #include <string>
 
 #include "services/common/status.h"
+#include "services/messages/error_reason.h"
 #include "services/messages/retry_info.h"
+#include "services/work/work_owner.h"
 
 namespace sluice::gateway {
 namespace {
@@ -34,6 +36,12 @@ TEST(HttpStatus, ComesAgainInASecondWhereTheServerSaysNothing) {
 
 TEST(HttpStatus, DoesNotComeAgainWhereThatWouldChangeNothing) {
   EXPECT_EQ(RetryAfter(absl::InvalidArgumentError("max_tokens is 0")), "");
+  for (const absl::Status& status :
+       {TooMuchWork(absl::Seconds(31), absl::Seconds(30)),
+        IfExhaustedTooLarge(absl::ResourceExhaustedError("too many states"))}) {
+    EXPECT_EQ(HttpStatus(FromGrpc(ToGrpc(status))), 400);
+    EXPECT_EQ(RetryAfter(FromGrpc(ToGrpc(status))), "");
+  }
 }
 
 }  // namespace

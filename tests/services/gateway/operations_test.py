@@ -238,6 +238,34 @@ class TraceTest(unittest.TestCase):
             self.assertEqual(len(ended), 2)
 
 
+class RequestWorkTest(unittest.TestCase):
+    TEXT = "the king went " * 60_000
+    CHAT = [{"role": "user", "content": TEXT}]
+    REQUESTS = {"/v1/completions": {"prompt": TEXT, "max_tokens": 1},
+                "/v1/chat/completions": {"messages": CHAT},
+                "/v1/responses": {"input": TEXT},
+                "/tokenize": {"prompt": TEXT},
+                "/v1/messages": {"model": "storyteller", "max_tokens": 1, "messages": CHAT},
+                "/v1/messages/count_tokens": {"model": "storyteller", "messages": CHAT}}
+
+    def test_what_takes_more_than_a_request_may_is_not_asked_for_again(self):
+        """Public clients send again what was answered with 408, 409, 429 or 5xx, and would do the work again each time."""
+        own = Served(BIN, "--max_request_work", "1ms")
+        self.addCleanup(own.stop)
+        for path, body in self.REQUESTS.items():
+            answer = call(own.address, "POST", path, body)
+            self.assertEqual(answer.status, 400, (path, answer.text))
+            self.assertIn("max_request_work: ", answer.error["message"], path)
+            self.assertEqual(answer.error["type"], "invalid_request_error", path)
+            if "messages" not in path:
+                self.assertEqual(answer.error["code"], "request_work_exceeded", path)
+            self.assertNotIn("retry-after", answer.headers, path)
+        self.assertEqual(call(own.address, "POST", "/v1/completions", {"prompt": "Once", "max_tokens": 2}).status, 200)
+        schema = {"type": "array", "items": {"type": "string"}, "minItems": 1_000_000}
+        answer = call(own.address, "POST", "/v1/completions", {"prompt": "Once", "guided_json": schema})
+        self.assertEqual(answer.status, 400, answer.text)
+
+
 class DrainTest(unittest.TestCase):
     def stream(self, gateway, max_tokens):
         connection = connect(gateway.address)

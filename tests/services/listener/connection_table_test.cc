@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -29,12 +30,28 @@ class ConnectionTableTest : public ::testing::Test {
     table_.Admit(id);
     return id;
   }
+  // A connection of `host` that waits.
+  Id AddWaiting(const std::string& host) { return table_.Add(host, now_).id; }
+  // Those that are served now, in order.
+  std::vector<Id> BeginAll() {
+    std::vector<Id> begun;
+    displaced_ = 0;
+    while (true) {
+      const ConnectionTable::Begin next = table_.BeginNext(now_);
+      if (next.displaced != 0) displaced_ = next.displaced;
+      if (next.id != 0) begun.push_back(next.id);
+      if (next.id == 0 && next.displaced == 0) return begun;
+    }
+  }
   const char* Received(Id id, uint64_t total) { return table_.OnReceived(id, total, now_); }
   const char* Streams(Id id, const ConnectionTable::Streams& streams) {
     return table_.OnStreams(id, streams, now_);
   }
 
-  ConnectionTable table_{kLimits, kMostStreams};
+  explicit ConnectionTableTest(const ListenerLimits& limits = kLimits)
+      : table_(limits, kMostStreams) {}
+
+  ConnectionTable table_;
   absl::Duration now_ = absl::Hours(1);
   Id displaced_ = 0;
 };
@@ -176,6 +193,145 @@ TEST_F(ConnectionTableTest, ResetsOfAHostCountOnItsNextConnectionsToo) {
   EXPECT_EQ(Streams(other, {.started = 120, .ended = 120, .failed = 120}), nullptr);
   now_ += absl::Minutes(1);
   EXPECT_EQ(Streams(next, {.started = 200, .ended = 200, .failed = 200}), nullptr);
+}
+
+class ConnectionPaceTest : public ConnectionTableTest {
+ protected:
+  ConnectionPaceTest()
+      : ConnectionTableTest({.connections = 1000,
+                             .connections_per_host = 500,
+                             .streams = 100'000,
+                             .held_bytes = 64 << 20}) {}
+};
+
+TEST_F(ConnectionPaceTest, HostIsServedAFewStrangersAtATime) {
+  for (int i = 0; i < 100; ++i) AddWaiting("bad");
+  const std::vector<Id> begun = BeginAll();
+  EXPECT_EQ(begun.size(), 4);
+  EXPECT_EQ(table_.num_waiting(), 96);
+  EXPECT_EQ(BeginAll().size(), 0);
+  // Another's does not wait for them.
+  const Id good = AddWaiting("good");
+  EXPECT_EQ(BeginAll(), std::vector<Id>{good});
+  // They are known by what has come of them, and by what they prove.
+  for (const Id id : begun) Received(id, 500);
+  EXPECT_EQ(BeginAll().size(), 3);
+  for (const Id id : begun) table_.Admit(id);
+  EXPECT_EQ(BeginAll().size(), 1);
+}
+
+TEST_F(ConnectionPaceTest, ClientsThatProveWhoTheyAreDoNotWait) {
+  for (int i = 0; i < 400; ++i) {
+    const Id id = AddWaiting("proxy");
+    ASSERT_EQ(BeginAll(), std::vector<Id>{id}) << "after " << i;
+    Received(id, 900);
+    Streams(id, {.started = 5});
+    table_.Admit(id);
+    for (int message = 0; message < 5; ++message) table_.CountMessage(id, 100);
+    Streams(id, {.started = 5});
+    now_ += absl::Milliseconds(2);
+  }
+}
+
+// 100,000 streams of 100 connections, each closed when it is looked at.
+TEST_F(ConnectionPaceTest, StreamsOfStrangersHaveARate) {
+  for (int i = 0; i < 100; ++i) AddWaiting("bad");
+  double streams = 0;
+  for (int i = 0; i < 2000; ++i) {
+    for (const Id id : BeginAll()) {
+      Received(id, 16'000);
+      EXPECT_NE(Streams(id, {.started = 1001}), nullptr);
+      streams += 1001;
+      table_.Remove(id);
+    }
+    now_ += absl::Milliseconds(5);
+  }
+  EXPECT_GE(streams, 2000);
+  EXPECT_LE(streams, 4 * 1001 + 10 * 300 + 1001);
+}
+
+TEST_F(ConnectionPaceTest, StreamsOfAllStrangersHaveARateToo) {
+  double streams = 0;
+  for (int i = 0; i < 2000; ++i) {
+    AddWaiting(absl::StrCat("host", i));
+    for (const Id id : BeginAll()) {
+      Received(id, 16'000);
+      Streams(id, {.started = 1001});
+      streams += 1001;
+      table_.Remove(id);
+    }
+    now_ += absl::Milliseconds(5);
+  }
+  EXPECT_LE(streams, 8192 + 10 * 2048 + 2 * 1001);
+}
+
+TEST_F(ConnectionPaceTest, ThoseThatSayNothingMakeRoomAfterASecond) {
+  for (int i = 0; i < 40; ++i) AddWaiting("idle");
+  std::vector<Id> begun;
+  for (int i = 0; i < 100; ++i) {
+    for (const Id id : BeginAll()) begun.push_back(id);
+    for (const Id id : begun) Received(id, 100);
+    now_ += absl::Milliseconds(5);
+  }
+  EXPECT_EQ(begun.size(), 13);  // what is left of 1024 is less than another one may take
+  EXPECT_EQ(displaced_, 0);
+  const Id next = AddWaiting("idle");
+  now_ += absl::Milliseconds(600);
+  bool is_served = false;
+  for (int i = 0; i < 2000 && !is_served; ++i) {
+    for (const Id id : BeginAll()) {
+      is_served = is_served || id == next;
+      Received(id, 100);
+    }
+    now_ += absl::Milliseconds(5);
+  }
+  EXPECT_TRUE(is_served);
+}
+
+TEST_F(ConnectionPaceTest, IdleOnesOfManyHostsMakeRoomForAnother) {
+  std::vector<Id> begun;
+  for (int i = 0; i < 300; ++i) {
+    const Id id = AddWaiting(absl::StrCat("host", i % 30));
+    for (const Id next : BeginAll()) begun.push_back(next);
+    for (const Id next : begun) Received(next, 100);
+    EXPECT_NE(id, 0);
+  }
+  EXPECT_LE(begun.size(), 128);
+  const Id good = AddWaiting("good");
+  EXPECT_EQ(BeginAll().size(), 0);
+  now_ += absl::Seconds(2);
+  for (int i = 0; i < 1000 && std::find(begun.begin(), begun.end(), good) == begun.end(); ++i) {
+    for (const Id next : BeginAll()) begun.push_back(next);
+    for (const Id next : begun) Received(next, 100);
+    now_ += absl::Milliseconds(5);
+  }
+  EXPECT_NE(std::find(begun.begin(), begun.end(), good), begun.end());
+}
+
+TEST_F(ConnectionPaceTest, CallsWithoutAMessageOnAnAdmittedConnectionAreStreamsOfStrangers) {
+  const Id id = AddWaiting("bad");
+  BeginAll();
+  table_.Admit(id);
+  table_.CountMessage(id, 100);
+  EXPECT_EQ(Streams(id, {.started = 90}), nullptr);
+  EXPECT_EQ(Streams(id, {.started = 2000, .ended = 1950}), nullptr);
+  AddWaiting("bad");
+  EXPECT_EQ(BeginAll().size(), 0);
+  now_ += absl::Milliseconds(900);
+  EXPECT_EQ(Streams(id, {.started = 2000, .ended = 1950}), nullptr);
+  now_ += absl::Milliseconds(200);
+  EXPECT_STREQ(Streams(id, {.started = 2000, .ended = 1950}),
+               "it begins too many calls without a message");
+  // Their messages come late where there are very many at once.
+  const Id good = AddWaiting("good");
+  BeginAll();
+  table_.Admit(good);
+  EXPECT_EQ(Streams(good, {.started = 3000, .ended = 2950}), nullptr);
+  now_ += absl::Milliseconds(900);
+  table_.CountMessage(good, 100);
+  EXPECT_EQ(Streams(good, {.started = 3000, .ended = 2950}), nullptr);
+  now_ += absl::Milliseconds(900);
+  EXPECT_EQ(Streams(good, {.started = 3000, .ended = 2950}), nullptr);
 }
 
 TEST_F(ConnectionTableTest, HostsThatAreGoneAreForgotten) {

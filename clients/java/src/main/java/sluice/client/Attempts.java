@@ -37,7 +37,8 @@ final class Attempts {
     boolean patient = begun || failure.code() == Status.Code.RESOURCE_EXHAUSTED;
     Duration limit = patient ? policy.resumeFor() : policy.connectFor();
     Duration pause = failure.retryAfter().orElseGet(this::nextPause);
-    if (!AGAIN.contains(failure.code()) || now - failingSince + pause.toNanos() > limit.toNanos()) throw failure;
+    if (!AGAIN.contains(failure.code()) || failure.reason().isPresent()) throw failure;
+    if (now - failingSince + pause.toNanos() > limit.toNanos()) throw failure;
     return pause;
   }
 

@@ -18,16 +18,19 @@ public final class SluiceException extends RuntimeException {
 
   private final transient Status status;
   private final transient Duration retryAfter;
+  private final transient String reason;
 
-  SluiceException(Status status, Duration retryAfter, Throwable cause) {
+  SluiceException(Status status, Duration retryAfter, String reason, Throwable cause) {
     super(status.getCode() + ": " + status.getDescription(), cause);
     this.status = status;
     this.retryAfter = retryAfter;
+    this.reason = reason;
   }
 
   static SluiceException from(StatusRuntimeException failure) {
     byte[] details = failure.getTrailers() == null ? null : failure.getTrailers().get(DETAILS);
-    return new SluiceException(failure.getStatus(), details == null ? null : retryDelay(details), failure);
+    if (details == null) return new SluiceException(failure.getStatus(), null, null, failure);
+    return new SluiceException(failure.getStatus(), retryDelay(details), reasonOf(details), failure);
   }
 
   /** The status' code, such as INVALID_ARGUMENT. */
@@ -45,19 +48,39 @@ public final class SluiceException extends RuntimeException {
     return Optional.ofNullable(retryAfter);
   }
 
-  /** From a google.rpc.Status (details: repeated Any = 3) the RetryInfo (retry_delay: Duration = 1), or null. */
+  /** Why the server would refuse the same request again, such as REQUEST_WORK_EXCEEDED, where it says so. */
+  public Optional<String> reason() {
+    return Optional.ofNullable(reason);
+  }
+
+  /** Of the RetryInfo (retry_delay: Duration = 1), or null. */
   private static Duration retryDelay(byte[] details) {
     try {
-      for (ByteString detail : field(ByteString.copyFrom(details), 3)) {
-        Any any = Any.parseFrom(detail);
-        if (!any.getTypeUrl().endsWith("/google.rpc.RetryInfo")) continue;
-        for (ByteString delay : field(any.getValue(), 1)) {
-          com.google.protobuf.Duration duration = com.google.protobuf.Duration.parseFrom(delay);
-          return Duration.ofSeconds(duration.getSeconds(), duration.getNanos());
-        }
-      }
+      ByteString delay = firstField(details, "RetryInfo");
+      if (delay == null) return null;
+      com.google.protobuf.Duration duration = com.google.protobuf.Duration.parseFrom(delay);
+      return Duration.ofSeconds(duration.getSeconds(), duration.getNanos());
     } catch (InvalidProtocolBufferException unreadable) {
       return null; // details that can't be read say nothing; the status stands
+    }
+  }
+
+  /** Of the ErrorInfo (reason: string = 1), or null. */
+  private static String reasonOf(byte[] details) {
+    try {
+      ByteString reason = firstField(details, "ErrorInfo");
+      return reason == null ? null : reason.toStringUtf8();
+    } catch (InvalidProtocolBufferException unreadable) {
+      return null;
+    }
+  }
+
+  /** From a google.rpc.Status (details: repeated Any = 3) field 1 of the message of a type, or null. */
+  private static ByteString firstField(byte[] details, String type) throws InvalidProtocolBufferException {
+    for (ByteString detail : field(ByteString.copyFrom(details), 3)) {
+      Any any = Any.parseFrom(detail);
+      if (!any.getTypeUrl().endsWith("/google.rpc." + type)) continue;
+      for (ByteString value : field(any.getValue(), 1)) return value;
     }
     return null;
   }
