@@ -10,6 +10,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/recurrent.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "kernels/cpu/activation-inl.h"
 #include "kernels/cpu/simd-inl.h"
 // clang-format on
 
@@ -20,15 +21,9 @@ namespace {
 
 constexpr int64_t kRun = StatePoolSpec::kRun;
 
-template <class D>
-HWY_INLINE hn::Vec<D> SigmoidOf(D d, hn::Vec<D> x) {
-  const auto one = hn::Set(d, 1.0f);
-  return hn::Div(one, hn::Add(one, Exp(d, hn::Neg(x))));
-}
-
 float ScalarSigmoid(float x) {
   const OneFloatTag d;
-  return hn::GetLane(SigmoidOf(d, hn::Set(d, x)));
+  return hn::GetLane(Sigmoid(d, hn::Set(d, x)));
 }
 
 double SoftPlus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }
@@ -160,7 +155,7 @@ void ConvolvePart(const RecurrenceOfLayer& of, const PartOfSegment& part, int64_
                          hn::LoadU(d, inputs + (i + j) * channels + c), sum);
       }
       if (bias != nullptr) sum = hn::Add(sum, hn::LoadU(d, bias + c));
-      hn::StoreU(hn::Mul(sum, SigmoidOf(d, sum)), d, row + c);
+      hn::StoreU(hn::Mul(sum, Sigmoid(d, sum)), d, row + c);
     });
   }
 }
@@ -337,7 +332,7 @@ void NormAndGate(const RecurrenceParams& params, const float* answer, const floa
     const auto z = hn::LoadU(d, gate + i);
     const auto normed = hn::Mul(hn::Mul(hn::LoadU(d, answer + i), hn::Set(d, scale)),
                                 hn::LoadU(d, params.norm + i));
-    hn::StoreU(hn::Mul(normed, hn::Mul(z, SigmoidOf(d, z))), d, out + i);
+    hn::StoreU(hn::Mul(normed, hn::Mul(z, Sigmoid(d, z))), d, out + i);
   });
 }
 
@@ -348,7 +343,7 @@ void SkipAndGate(float skip, const float* answer, const float* value, const floa
     const auto z = hn::LoadU(d, gate + i);
     const auto sum =
         hn::MulAdd(hn::Set(d, skip), hn::LoadU(d, value + i), hn::LoadU(d, answer + i));
-    hn::StoreU(hn::Mul(sum, hn::Mul(z, SigmoidOf(d, z))), d, out + i);
+    hn::StoreU(hn::Mul(sum, hn::Mul(z, Sigmoid(d, z))), d, out + i);
   });
 }
 
@@ -447,54 +442,6 @@ void RecurRows(CpuContext& context, absl::Span<const StateSegment> segments,
   }
 }
 
-void GateRows(CpuContext& context, MatrixView gate, MatrixView x) {
-  ForRowRuns(context, x.rows, 8 * x.cols, [&](int64_t begin, int64_t end) HWY_ATTR {
-    for (int64_t t = begin; t < end; ++t) {
-      const float* const gates = gate.Row(t);
-      float* const row = x.Row(t);
-      ForEachVector(x.cols, [&](auto d, int64_t i) HWY_ATTR {
-        const auto factor = SigmoidOf(d, hn::LoadU(d, gates + i));
-        hn::StoreU(hn::Mul(hn::LoadU(d, row + i), factor), d, row + i);
-      });
-    }
-  });
-}
-
-void SquareRows(CpuContext& context, MatrixView x) {
-  ForRowRuns(context, x.rows, x.cols, [&](int64_t begin, int64_t end) HWY_ATTR {
-    for (int64_t t = begin; t < end; ++t) {
-      float* const row = x.Row(t);
-      ForEachVector(x.cols, [&](auto d, int64_t i) HWY_ATTR {
-        const auto v = hn::LoadU(d, row + i);
-        hn::StoreU(hn::Mul(v, v), d, row + i);
-      });
-    }
-  });
-}
-
-void NormGroupsOfRows(CpuContext& context, MatrixView x, const float* weight, float eps,
-                      int num_groups, MatrixView out) {
-  const int64_t size = x.cols / num_groups;
-  ForRowRuns(context, x.rows, x.cols, [&](int64_t begin, int64_t end) HWY_ATTR {
-    for (int64_t index = begin * num_groups; index < end * num_groups; ++index) {
-      const int64_t first = index % num_groups * size;
-      const float* const from = x.Row(index / num_groups) + first;
-      float* const to = out.Row(index / num_groups) + first;
-      const float* const weights = weight + first;
-      const double squares = FixedOrderSum(size, [from](auto d, int64_t i) HWY_ATTR {
-        const auto v = hn::LoadU(d, from + i);
-        return hn::Mul(v, v);
-      });
-      const auto scale =
-          static_cast<float>(1 / std::sqrt(squares / static_cast<double>(size) + eps));
-      ForEachVector(size, [&](auto d, int64_t i) HWY_ATTR {
-        const auto normed = hn::Mul(hn::LoadU(d, from + i), hn::Set(d, scale));
-        hn::StoreU(hn::Mul(normed, hn::LoadU(d, weights + i)), d, to + i);
-      });
-    }
-  });
-}
-
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace sluice
@@ -504,9 +451,6 @@ HWY_AFTER_NAMESPACE();
 namespace sluice {
 
 HWY_EXPORT(RecurRows);
-HWY_EXPORT(GateRows);
-HWY_EXPORT(SquareRows);
-HWY_EXPORT(NormGroupsOfRows);
 
 absl::StatusOr<std::unique_ptr<StatePool>> CpuStatePool::Create(const StatePoolSpec& spec) {
   SLUICE_CHECK(spec.num_layers > 0 && spec.num_slots > 0 && spec.conv_width >= 2);
@@ -540,19 +484,6 @@ void Recur(CpuContext& context, absl::Span<const StateSegment> segments,
   SLUICE_CHECK(inputs.gate.cols == out.cols && inputs.decay.cols == spec.num_heads);
   SLUICE_CHECK(!params.has_correction || inputs.beta.cols == spec.num_heads);
   HWY_DYNAMIC_DISPATCH(RecurRows)(context, segments, inputs, params, layer, pool, out);
-}
-
-void GateBySigmoid(CpuContext& context, MatrixView gate, MatrixView x) {
-  SLUICE_CHECK(gate.cols == x.cols && gate.rows == x.rows);
-  HWY_DYNAMIC_DISPATCH(GateRows)(context, gate, x);
-}
-
-void Square(CpuContext& context, MatrixView x) { HWY_DYNAMIC_DISPATCH(SquareRows)(context, x); }
-
-void GroupRmsNorm(CpuContext& context, MatrixView x, const float* weight, float eps, int num_groups,
-                  MatrixView out) {
-  SLUICE_CHECK(num_groups >= 1 && x.cols % num_groups == 0 && out.cols == x.cols);
-  HWY_DYNAMIC_DISPATCH(NormGroupsOfRows)(context, x, weight, eps, num_groups, out);
 }
 
 }  // namespace sluice

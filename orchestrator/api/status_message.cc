@@ -102,7 +102,7 @@ v1::ReplicaRole ToProto(RunnerRole role) {
 }
 
 void Fill(const ReplicaProcess& process, RunnerRole role, v1::ProcessStatus& message) {
-  message.set_service(process.service);
+  message.set_service(process.service());
   message.set_role(ToProto(role));
   message.set_address(process.address);
   message.set_state(process.ready ? v1::PROCESS_STATE_READY : v1::PROCESS_STATE_CONNECTING);
@@ -189,7 +189,7 @@ void FillStatus(const EngineStatus& status, v1::GetStatusResponse& response) {
     for (const ReplicaProcess& process : *runner.processes) {
       v1::ProcessStatus& message = *response.add_processes();
       Fill(process, runner.role, message);
-      message.set_service(ServiceName(runner.role, process.service));
+      message.set_service(ServiceName(runner.role, process.service()));
     }
   }
   if (const RunnerStatus* const draft = status.draft(); draft != nullptr) {

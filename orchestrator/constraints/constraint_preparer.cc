@@ -44,7 +44,7 @@ ConstraintPreparer::ConstraintPreparer(Model model, TokenizerClient* tokenizer,
                                        std::shared_ptr<grpc::Channel> sampler)
     : model_(std::move(model)),
       tokenizer_(tokenizer),
-      sampler_(v1::SamplerService::NewStub(std::move(sampler))) {}
+      sampler_(v1::ConstraintService::NewStub(std::move(sampler))) {}
 
 void ConstraintPreparer::Prepare(const v1::Constraint& constraint, const RequestContext& context,
                                  Callback callback) {

@@ -70,7 +70,7 @@ class ConstraintPreparer : public std::enable_shared_from_this<ConstraintPrepare
 
   const Model model_;
   TokenizerClient* const tokenizer_;
-  const std::unique_ptr<v1::SamplerService::Stub> sampler_;
+  const std::unique_ptr<v1::ConstraintService::Stub> sampler_;
 
   absl::Mutex mutex_;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;

@@ -191,7 +191,7 @@ absl::Duration EngineCore::NoticeBeforeDeadline() const {
 absl::Status EngineCore::NotReady() const {
   for (const ReplicaProcess& process : *runner_.replica().processes()) {
     if (process.ready) continue;
-    return absl::UnavailableError(absl::StrCat("the pipeline is not ready: ", process.service,
+    return absl::UnavailableError(absl::StrCat("the pipeline is not ready: ", process.service(),
                                                " at ", process.address, ": ", process.detail));
   }
   return absl::UnavailableError("the pipeline is not ready");

@@ -125,7 +125,7 @@ void AddProcesses(const EngineStatus& status, Families& families) {
   std::vector<MetricSample> keys_and_values;
   for (const RunnerStatus& runner : status.runners) {
     for (const ReplicaProcess& process : *runner.processes) {
-      const MetricLabels labels = {{"service", ServiceName(runner.role, process.service)},
+      const MetricLabels labels = {{"service", ServiceName(runner.role, process.service())},
                                    {"stage", absl::StrCat(process.stage)},
                                    {"rank", absl::StrCat(process.rank)}};
       ready.push_back({process.ready ? 1.0 : 0.0, labels});
@@ -148,7 +148,7 @@ void AddShardTimes(const std::vector<ReplicaProcess>& processes, Families& famil
   std::vector<MetricSample> gap;
   std::vector<MetricSample> gap_computed;
   for (const ReplicaProcess& process : processes) {
-    if (process.service != "shard") continue;
+    if (process.role != Role::kShard) continue;
     const MetricLabels labels = {{"stage", absl::StrCat(process.stage)},
                                  {"rank", absl::StrCat(process.rank)}};
     busy.push_back({absl::ToDoubleSeconds(process.busy), labels});

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -39,16 +38,16 @@ constexpr size_t kMaxLoggedReasons = 32;
 
 std::vector<ReplicaProcess> ProcessesOf(const Topology& topology) {
   std::vector<ReplicaProcess> processes;
-  processes.push_back({.service = "embedding", .address = topology.embedding});
+  processes.push_back({.role = Role::kEmbedding, .address = topology.embedding});
   for (int stage = 0; stage < topology.num_stages(); ++stage) {
     for (int rank = 0; rank < topology.num_ranks(); ++rank) {
-      processes.push_back({.service = "shard",
+      processes.push_back({.role = Role::kShard,
                            .address = topology.shards[stage][rank],
                            .stage = stage,
                            .rank = rank});
     }
   }
-  processes.push_back({.service = "sampler", .address = topology.sampler});
+  processes.push_back({.role = Role::kSampler, .address = topology.sampler});
   for (ReplicaProcess& process : processes) process.detail = "not reached yet";
   return processes;
 }
@@ -108,9 +107,9 @@ bool ConnectedReplica::AwaitAnswers(SteadyTime now) {
   // Somebody else has opened a process, and may have computed.
   if (round_->newest_epoch > epoch_) keeps_blocks_ = false;
   for (size_t i = 0; status.ok() && i < round_->processes.size(); ++i) {
-    if (round_->processes[i].service != "shard") continue;
-    keeps_blocks_ = keeps_blocks_ && HasItsBlocks(round_->shards[i], i);
-    num_steps_[i] = round_->shards[i].num_steps();
+    if (round_->processes[i].role != Role::kShard) continue;
+    keeps_blocks_ = keeps_blocks_ && HasItsBlocks(round_->infos[i], i);
+    num_steps_[i] = round_->infos[i].num_steps();
   }
   if (status.ok()) opening_change_ = ChangeTo(geometry, round_->processes);
   processes_ = std::make_shared<std::vector<ReplicaProcess>>(std::move(round_->processes));
@@ -142,24 +141,17 @@ void ConnectedReplica::Ask(SteadyTime now) {
   const size_t size = round_->processes.size();
   round_->num_unanswered = static_cast<int>(size);
   round_->fits.resize(size);
-  round_->shards.resize(size);
+  round_->infos.resize(size);
   for (size_t i = 0; i < size; ++i) {
     const ReplicaProcess& process = round_->processes[i];
-    if (process.service == "embedding") {
-      network_->AskEmbedding(process.address, kAskTimeout, Answer<v1::GetEmbeddingInfoResponse>(i));
-    } else if (process.service == "sampler") {
-      network_->AskSampler(process.address, kAskTimeout, Answer<v1::GetSamplerInfoResponse>(i));
-    } else {
-      network_->AskShard(process.address, kAskTimeout, Answer<v1::GetShardInfoResponse>(i));
-    }
+    network_->Ask(process.role, process.address, kAskTimeout, Answer(i));
   }
 }
 
 // Knows the round alone, which late answers keep alive.
-template <class Response>
-StageNetwork::InfoCallback<Response> ConnectedReplica::Answer(size_t index) {
+StageNetwork::InfoCallback ConnectedReplica::Answer(size_t index) {
   return [round = round_, index,
-          fingerprint = options_.model_fingerprint](absl::StatusOr<Response> info) {
+          fingerprint = options_.model_fingerprint](absl::StatusOr<v1::GetStageInfoResponse> info) {
     --round->num_unanswered;
     if (index >= round->processes.size()) return;  // concluded without this answer
     round->fits[index] =
@@ -171,9 +163,7 @@ StageNetwork::InfoCallback<Response> ConnectedReplica::Answer(size_t index) {
         round->newest_epoch = std::max(round->newest_epoch, info->epoch());
       }
     }
-    if constexpr (std::is_same_v<Response, v1::GetShardInfoResponse>) {
-      if (info.ok()) round->shards[index] = *std::move(info);
-    }
+    if (info.ok()) round->infos[index] = *std::move(info);
   };
 }
 
@@ -183,9 +173,10 @@ absl::Status ConnectedReplica::Conclude(Round& round, KvGeometry& geometry) cons
     ReplicaProcess& process = round.processes[i];
     absl::Status status = round.fits[i].value_or(absl::DeadlineExceededError(
         absl::StrCat("no answer within ", absl::FormatDuration(kAskTimeout))));
-    if (status.ok() && process.service == "shard") {
-      status = TakePlace(round.shards[i], options_.topology, process, geometry);
-      if (status.ok()) status = CheckSteps(round.shards[i], options_.max_step_tokens);
+    if (status.ok() && process.role == Role::kShard) {
+      const v1::ShardInfo& shard = round.infos[i].shard();
+      status = TakePlace(shard, options_.topology, process, geometry);
+      if (status.ok()) status = CheckSteps(shard, options_.max_step_tokens);
     }
     if (status.ok()) status = CheckArithmetic(round.processes, i);
     if (status.ok()) status = CheckWeights(round.processes, i);
@@ -193,7 +184,7 @@ absl::Status ConnectedReplica::Conclude(Round& round, KvGeometry& geometry) cons
     process.detail = std::string(status.message());
     network_->Refuse(process.address, absl::IsFailedPrecondition(status) ? process.detail : "");
     if (!status.ok() && first_failure.ok()) {
-      first_failure = Annotate(status, absl::StrCat(process.service, " at ", process.address));
+      first_failure = Annotate(status, absl::StrCat(process.service(), " at ", process.address));
     }
   }
   return first_failure;
@@ -208,11 +199,11 @@ std::string ConnectedReplica::ChangeTo(const KvGeometry& geometry,
   }
   for (size_t i = 0; i < processes.size(); ++i) {
     if (processes[i].weights_digest != weights_digest_) {
-      return absl::StrCat(processes[i].service, " at ", processes[i].address,
+      return absl::StrCat(processes[i].service(), " at ", processes[i].address,
                           " came back with other weights");
     }
     if (processes[i].arithmetic == arithmetic_[i]) continue;
-    return absl::StrCat(processes[i].service, " at ", processes[i].address, " came back with ",
+    return absl::StrCat(processes[i].service(), " at ", processes[i].address, " came back with ",
                         processes[i].arithmetic, ", instead of ", arithmetic_[i]);
   }
   return "";
@@ -310,7 +301,7 @@ bool ConnectedReplica::AwaitOpened(SteadyTime now) {
 
 // ---- Confirming ----
 
-bool ConnectedReplica::HasItsBlocks(const v1::GetShardInfoResponse& info, size_t index) const {
+bool ConnectedReplica::HasItsBlocks(const v1::GetStageInfoResponse& info, size_t index) const {
   // Opened by nobody else meanwhile: epochs of ours that came to nothing have computed nothing.
   const bool ours = info.epoch() >= wired_epoch_ && info.epoch() <= epoch_;
   return ours && info.num_steps() >= num_steps_[index];
@@ -325,7 +316,7 @@ absl::Status ConnectedReplica::CheckSame(const std::vector<ReplicaProcess>& now,
         now[i].arithmetic == (*processes_)[i].arithmetic) {
       continue;
     }
-    return absl::UnavailableError(absl::StrCat(now[i].service, " at ", now[i].address,
+    return absl::UnavailableError(absl::StrCat(now[i].service(), " at ", now[i].address,
                                                " was replaced while the replica was opened"));
   }
   if (geometry.block_size == opening_geometry_.block_size &&
@@ -352,8 +343,8 @@ bool ConnectedReplica::AwaitConfirmed(SteadyTime now) {
   if (status.ok()) status = CheckSame(round_->processes, geometry);
   bool kept = keeps_blocks_;
   for (size_t i = 0; i < round_->processes.size(); ++i) {
-    if (round_->processes[i].service != "shard") continue;
-    kept = kept && HasItsBlocks(round_->shards[i], i);
+    if (round_->processes[i].role != Role::kShard) continue;
+    kept = kept && HasItsBlocks(round_->infos[i], i);
   }
   processes_ = std::make_shared<std::vector<ReplicaProcess>>(std::move(round_->processes));
   round_.reset();
@@ -408,8 +399,8 @@ void ConnectedReplica::TakeTimes() {
   auto processes = std::make_shared<std::vector<ReplicaProcess>>(*processes_);
   for (const Wiring::ReportedTimes& of_one : told) {
     for (ReplicaProcess& process : *processes) {
-      if (process.service != "shard" || process.stage != of_one.stage ||
-          process.rank != of_one.rank) {
+      if (process.role != Role::kShard || process.stage != of_one.place.stage ||
+          process.rank != of_one.place.rank) {
         continue;
       }
       process.busy = DurationOf(of_one.times.busy_ns());

@@ -1,7 +1,7 @@
 // Keeps a replica wired: waits for its processes with growing pauses, checks that they fit
 // together, opens them under a new epoch, and does so again whenever the wiring is lost.
 //
-//   pausing ─► asking ─► opening ─► confirming ─► wired    asking: every process for its GetInfo
+//   pausing ─► asking ─► opening ─► confirming ─► wired    asking: every process for its GetStageInfo
 //      ▲          │         │                       │      opening: a Wiring
 //      └──────────┴─────────┴───────────────────────┘      whatever fails
 //
@@ -75,21 +75,20 @@ class ConnectedReplica final : public Replica {
     uint64_t newest_epoch = 0;  // that a process has heard of
     std::vector<ReplicaProcess> processes;
     std::vector<std::optional<absl::Status>> fits;
-    std::vector<v1::GetShardInfoResponse> shards;  // by process; unused for the others
+    std::vector<v1::GetStageInfoResponse> infos;  // by process
   };
 
   // Does what the phase does next; false where that is to wait.
   bool Proceed(SteadyTime now);
   void Ask(SteadyTime now);
   bool AwaitAnswers(SteadyTime now);
-  template <class Response>
-  StageNetwork::InfoCallback<Response> Answer(size_t index);
+  StageNetwork::InfoCallback Answer(size_t index);
   // Publishes what the round found, and says what the replica lacks.
   absl::Status Conclude(Round& round, KvGeometry& geometry) const;
   // What open streams could not go on with, against the last wiring; "" where they can.
   std::string ChangeTo(const KvGeometry& geometry,
                        const std::vector<ReplicaProcess>& processes) const;
-  bool HasItsBlocks(const v1::GetShardInfoResponse& info, size_t index) const;
+  bool HasItsBlocks(const v1::GetStageInfoResponse& info, size_t index) const;
   // Whether it leaves processes that all answer to a predecessor for now.
   bool Yields(SteadyTime now);
   void Open(const KvGeometry& geometry, SteadyTime now);

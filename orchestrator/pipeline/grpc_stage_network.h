@@ -15,19 +15,11 @@ class GrpcStageNetwork final : public StageNetwork {
   // Borrows the dialer. `orchestrator` is the name by which stages know whose they are.
   GrpcStageNetwork(Dialer* dialer, Post post, std::string orchestrator = "");
 
-  void AskEmbedding(const std::string& address, absl::Duration timeout,
-                    InfoCallback<v1::GetEmbeddingInfoResponse> callback) override;
-  void AskShard(const std::string& address, absl::Duration timeout,
-                InfoCallback<v1::GetShardInfoResponse> callback) override;
-  void AskSampler(const std::string& address, absl::Duration timeout,
-                  InfoCallback<v1::GetSamplerInfoResponse> callback) override;
+  void Ask(Role role, const std::string& address, absl::Duration timeout,
+           InfoCallback callback) override;
   void Refuse(const std::string& address, const std::string& reason) override;
-  absl::StatusOr<std::unique_ptr<EmbeddingStream>> RunEmbedding(
-      const std::string& address, EmbeddingStream::Handler handler) override;
-  absl::StatusOr<std::unique_ptr<ShardStream>> RunShard(const std::string& address,
-                                                        ShardStream::Handler handler) override;
-  absl::StatusOr<std::unique_ptr<SamplerStream>> RunSampler(
-      const std::string& address, SamplerStream::Handler handler) override;
+  absl::StatusOr<std::unique_ptr<Stream>> Run(Role role, const std::string& address,
+                                              Stream::Handler handler) override;
 
  private:
   Dialer* const dialer_;

@@ -53,7 +53,7 @@ void PlannedAnswers::Add(StepId step, absl::Span<const RowRequest> rows) {
   }
 }
 
-absl::StatusOr<StepExecuted> PlannedAnswers::Take(const v1::SamplerExecuted& executed) {
+absl::StatusOr<StepExecuted> PlannedAnswers::Take(const v1::StageExecuted& executed) {
   const StepId step = executed.step_id();
   if (steps_.empty() || steps_.front().id != step) {
     return absl::InternalError(
@@ -61,10 +61,10 @@ absl::StatusOr<StepExecuted> PlannedAnswers::Take(const v1::SamplerExecuted& exe
   }
   PlannedStep planned = std::move(steps_.front());
   steps_.pop_front();
-  if (static_cast<size_t>(executed.rows_size()) != planned.rows.size()) {
+  if (static_cast<size_t>(executed.sampler().rows_size()) != planned.rows.size()) {
     return absl::InternalError(absl::StrCat("it answered step ", step, " with ",
-                                            executed.rows_size(), " rows; it was asked for ",
-                                            planned.rows.size()));
+                                            executed.sampler().rows_size(),
+                                            " rows; it was asked for ", planned.rows.size()));
   }
   absl::StatusOr<std::vector<RowResult>> rows = ResultsFrom(executed);
   if (!rows.ok()) return rows.status();

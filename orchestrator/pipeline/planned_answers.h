@@ -13,7 +13,7 @@
 #include "orchestrator/pipeline/replica.h"
 #include "orchestrator/pipeline/rows.h"
 #include "orchestrator/scheduler/step.h"
-#include "sluice/v1/sampler.pb.h"
+#include "sluice/v1/stage.pb.h"
 
 namespace sluice {
 
@@ -29,7 +29,7 @@ class PlannedAnswers {
   // what was asked: a token outside the vocabulary, another token than the one to score, or none yet,
   // more alternatives than were asked for, alternatives out of order. The sampler is broken then. A
   // row whose log-probabilities are not numbers, or above 0, comes back as one that failed.
-  absl::StatusOr<StepExecuted> Take(const v1::SamplerExecuted& executed);
+  absl::StatusOr<StepExecuted> Take(const v1::StageExecuted& executed);
 
  private:
   struct PlannedRow {

@@ -1,9 +1,11 @@
 #include "orchestrator/pipeline/process_check.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "services/common/epoch.h"
+#include "services/stage/stage.h"
 
 namespace sluice {
 namespace {
@@ -25,26 +27,17 @@ std::string ShortDigest(const std::string& digest) {
 
 }  // namespace
 
-absl::Status TakeInfo(const v1::GetEmbeddingInfoResponse& info, const std::string& fingerprint,
+absl::Status TakeInfo(const v1::GetStageInfoResponse& info, const std::string& fingerprint,
                       ReplicaProcess& process) {
+  const std::optional<Role> role = StageRoleOf(info);
+  if (role != process.role) {
+    return absl::FailedPreconditionError(absl::StrCat("its kind of stage is ",
+                                                      role.has_value() ? Name(*role) : "unknown",
+                                                      ", expected ", process.service()));
+  }
   process.weight_bytes = info.weight_bytes();
   process.weights_digest = info.weights_digest();
-  return CheckFingerprint(info.model_fingerprint(), fingerprint);
-}
-
-absl::Status TakeInfo(const v1::GetSamplerInfoResponse& info, const std::string& fingerprint,
-                      ReplicaProcess& process) {
-  process.weight_bytes = info.weight_bytes();
-  process.weights_digest = info.weights_digest();
-  process.arithmetic = info.arithmetic();
-  return CheckFingerprint(info.model_fingerprint(), fingerprint);
-}
-
-absl::Status TakeInfo(const v1::GetShardInfoResponse& info, const std::string& fingerprint,
-                      ReplicaProcess& process) {
-  process.weight_bytes = info.weight_bytes();
-  process.weights_digest = info.weights_digest();
-  process.kv_bytes = info.kv_bytes();
+  process.kv_bytes = info.shard().kv_bytes();
   process.arithmetic = info.arithmetic();
   return CheckFingerprint(info.model_fingerprint(), fingerprint);
 }
@@ -55,7 +48,7 @@ absl::Status CheckEpoch(uint64_t epoch) {
       absl::StrCat("it reports epoch ", epoch, "; accepted: below ", kMaxEpoch));
 }
 
-absl::Status TakePlace(const v1::GetShardInfoResponse& info, const Topology& topology,
+absl::Status TakePlace(const v1::ShardInfo& info, const Topology& topology,
                        const ReplicaProcess& process, KvGeometry& geometry) {
   if (info.stage() != process.stage || info.rank() != process.rank ||
       info.num_stages() != topology.num_stages() || info.num_ranks() != topology.num_ranks()) {
@@ -93,7 +86,7 @@ absl::Status TakePlace(const v1::GetShardInfoResponse& info, const Topology& top
   return absl::OkStatus();
 }
 
-absl::Status CheckSteps(const v1::GetShardInfoResponse& info, int max_step_tokens) {
+absl::Status CheckSteps(const v1::ShardInfo& info, int max_step_tokens) {
   if (info.max_step_tokens() >= max_step_tokens) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("it computes steps of up to ", info.max_step_tokens(),
@@ -103,9 +96,9 @@ absl::Status CheckSteps(const v1::GetShardInfoResponse& info, int max_step_token
 
 absl::Status CheckArithmetic(absl::Span<const ReplicaProcess> processes, size_t index) {
   const ReplicaProcess& process = processes[index];
-  if (process.service != "shard") return absl::OkStatus();
+  if (process.role != Role::kShard) return absl::OkStatus();
   for (const ReplicaProcess& other : processes.first(index)) {
-    if (other.service != "shard" || !other.ready || other.arithmetic == process.arithmetic)
+    if (other.role != Role::kShard || !other.ready || other.arithmetic == process.arithmetic)
       continue;
     return absl::FailedPreconditionError(absl::StrCat("it computes with ", process.arithmetic,
                                                       ", other shards with ", other.arithmetic,
@@ -120,8 +113,8 @@ absl::Status CheckWeights(absl::Span<const ReplicaProcess> processes, size_t ind
     if (!other.ready || other.weights_digest == process.weights_digest) continue;
     return absl::FailedPreconditionError(
         absl::StrCat("its weight files hold other weights (SHA-256 ",
-                     ShortDigest(process.weights_digest), ") than those of ", other.service, " at ",
-                     other.address, " (", ShortDigest(other.weights_digest), ")"));
+                     ShortDigest(process.weights_digest), ") than those of ", other.service(),
+                     " at ", other.address, " (", ShortDigest(other.weights_digest), ")"));
   }
   return absl::OkStatus();
 }

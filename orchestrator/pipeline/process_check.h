@@ -10,20 +10,14 @@
 #include "absl/types/span.h"
 #include "orchestrator/pipeline/replica.h"
 #include "orchestrator/pipeline/topology.h"
-#include "sluice/v1/embedding.pb.h"
-#include "sluice/v1/sampler.pb.h"
-#include "sluice/v1/shard.pb.h"
+#include "sluice/v1/stage.pb.h"
 #include "sluice/v1/tokenizer.pb.h"
 
 namespace sluice {
 
-// Takes over what the process told of itself. FAILED_PRECONDITION where it serves another model
-// than `fingerprint` names.
-absl::Status TakeInfo(const v1::GetEmbeddingInfoResponse& info, const std::string& fingerprint,
-                      ReplicaProcess& process);
-absl::Status TakeInfo(const v1::GetSamplerInfoResponse& info, const std::string& fingerprint,
-                      ReplicaProcess& process);
-absl::Status TakeInfo(const v1::GetShardInfoResponse& info, const std::string& fingerprint,
+// Takes over what the process told of itself. FAILED_PRECONDITION where it is a stage of another
+// kind, or serves another model than `fingerprint` names.
+absl::Status TakeInfo(const v1::GetStageInfoResponse& info, const std::string& fingerprint,
                       ReplicaProcess& process);
 
 // FAILED_PRECONDITION where a process reports an epoch that no stage reports (StageWorker::epoch).
@@ -32,11 +26,11 @@ absl::Status CheckEpoch(uint64_t epoch);
 // FAILED_PRECONDITION where the shard stands elsewhere than `process` in `topology`, or its blocks
 // are of another size than `geometry` says (0: of any), or of a size or number that no orchestrator
 // can use; the smallest number of blocks is kept.
-absl::Status TakePlace(const v1::GetShardInfoResponse& info, const Topology& topology,
+absl::Status TakePlace(const v1::ShardInfo& info, const Topology& topology,
                        const ReplicaProcess& process, KvGeometry& geometry);
 
 // FAILED_PRECONDITION where the shard computes smaller steps than will be sent.
-absl::Status CheckSteps(const v1::GetShardInfoResponse& info, int max_step_tokens);
+absl::Status CheckSteps(const v1::ShardInfo& info, int max_step_tokens);
 
 // FAILED_PRECONDITION where process `index` is a shard that computes with other bits than the
 // shards before it that are ready.

@@ -16,6 +16,7 @@
 #include "orchestrator/pipeline/topology.h"
 #include "orchestrator/scheduler/step.h"
 #include "services/common/steady_time.h"
+#include "services/security/role.h"
 
 namespace sluice {
 
@@ -29,7 +30,7 @@ struct KvGeometry {
 
 // One process behind the orchestrator.
 struct ReplicaProcess {
-  std::string service;  // "embedding", "shard", "sampler"
+  Role role = Role::kShard;  // kEmbedding, kShard or kSampler
   std::string address;
   int stage = 0;
   int rank = 0;
@@ -43,6 +44,9 @@ struct ReplicaProcess {
   // Since it started, of shards: computing steps, and between steps with nothing to compute though
   // sequences were under way; of that, while other stages computed what it waited for.
   absl::Duration busy, gap, gap_computed;
+
+  // "embedding", "shard", "sampler".
+  const char* service() const { return Name(role); }
 };
 
 // The replica is wired: steps may be sent.

@@ -8,11 +8,11 @@
 namespace sluice {
 
 void SamplerPlans::SetMessage(uint64_t epoch, const Step& step, absl::Span<const RowRequest> rows,
-                              v1::SamplerRunRequest& request) {
-  v1::SamplerExecute& execute = *request.mutable_execute();
+                              v1::StageRunRequest& request) {
+  request.mutable_execute()->set_epoch(epoch);
+  request.mutable_execute()->set_step_id(step.id);
+  v1::SamplerExecute& execute = *request.mutable_execute()->mutable_sampler();
   execute.Clear();
-  execute.set_epoch(epoch);
-  execute.set_step_id(step.id);
   DropEnded(step, execute);
   if (++num_messages_ % kForgottenAfter == 0) Sweep(execute);
   execute.mutable_rows()->Reserve(static_cast<int>(rows.size()));

@@ -15,7 +15,7 @@
 #include "absl/types/span.h"
 #include "orchestrator/pipeline/rows.h"
 #include "orchestrator/scheduler/step.h"
-#include "sluice/v1/sampler.pb.h"
+#include "sluice/v1/stage.pb.h"
 
 namespace sluice {
 
@@ -27,7 +27,7 @@ class SamplerPlans {
   // `rows` are those of the step, in the order of its segments and their rows. A row of a sequence
   // that is not known needs its tokens.
   void SetMessage(uint64_t epoch, const Step& step, absl::Span<const RowRequest> rows,
-                  v1::SamplerRunRequest& request);
+                  v1::StageRunRequest& request);
 
  private:
   struct Sent {

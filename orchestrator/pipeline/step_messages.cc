@@ -45,11 +45,11 @@ void SetError(const v1::SampledRow& row, RowResult& result) {
 
 }  // namespace
 
-void SetMessage(uint64_t epoch, const Step& step, v1::EmbeddingRunRequest& request) {
-  v1::EmbeddingExecute& execute = *request.mutable_execute();
+void SetEmbeddingMessage(uint64_t epoch, const Step& step, v1::StageRunRequest& request) {
+  request.mutable_execute()->set_epoch(epoch);
+  request.mutable_execute()->set_step_id(step.id);
+  v1::EmbeddingExecute& execute = *request.mutable_execute()->mutable_embedding();
   execute.Clear();
-  execute.set_epoch(epoch);
-  execute.set_step_id(step.id);
   const int32_t num_tokens = step.num_tokens();
   execute.mutable_token_ids()->Resize(num_tokens, 0);
   execute.mutable_positions()->Resize(num_tokens, 0);
@@ -65,11 +65,11 @@ void SetMessage(uint64_t epoch, const Step& step, v1::EmbeddingRunRequest& reque
   }
 }
 
-void SetMessage(uint64_t epoch, const Step& step, v1::ShardRunRequest& request) {
-  v1::ShardExecute& execute = *request.mutable_execute();
+void SetShardMessage(uint64_t epoch, const Step& step, v1::StageRunRequest& request) {
+  request.mutable_execute()->set_epoch(epoch);
+  request.mutable_execute()->set_step_id(step.id);
+  v1::ShardExecute& execute = *request.mutable_execute()->mutable_shard();
   execute.Clear();
-  execute.set_epoch(epoch);
-  execute.set_step_id(step.id);
   execute.set_after_idle(step.after_idle);
   execute.mutable_ended_sequence_ids()->Add(step.ended.begin(), step.ended.end());
   for (const BlockCopy& copy : step.copies) {
@@ -105,10 +105,10 @@ void SetMessage(uint64_t epoch, const Step& step, v1::ShardRunRequest& request) 
   }
 }
 
-absl::StatusOr<std::vector<RowResult>> ResultsFrom(const v1::SamplerExecuted& executed) {
+absl::StatusOr<std::vector<RowResult>> ResultsFrom(const v1::StageExecuted& executed) {
   std::vector<RowResult> results;
-  results.reserve(executed.rows_size());
-  for (const v1::SampledRow& row : executed.rows()) {
+  results.reserve(executed.sampler().rows_size());
+  for (const v1::SampledRow& row : executed.sampler().rows()) {
     if (row.top_token_ids_size() != row.top_logprobs_size() ||
         (row.top_perturbed_size() != 0 && row.top_perturbed_size() != row.top_token_ids_size())) {
       return absl::InternalError(absl::StrCat(

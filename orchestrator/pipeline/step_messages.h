@@ -7,18 +7,16 @@
 #include "absl/status/statusor.h"
 #include "orchestrator/pipeline/rows.h"
 #include "orchestrator/scheduler/step.h"
-#include "sluice/v1/embedding.pb.h"
-#include "sluice/v1/sampler.pb.h"
-#include "sluice/v1/shard.pb.h"
+#include "sluice/v1/stage.pb.h"
 
 namespace sluice {
 
 // Make `request` the message of a step. What it was is dropped, and its memory is used again: a step
 // is much like the one before. For the sampler's see sampler_plans.h.
-void SetMessage(uint64_t epoch, const Step& step, v1::EmbeddingRunRequest& request);
-void SetMessage(uint64_t epoch, const Step& step, v1::ShardRunRequest& request);
+void SetEmbeddingMessage(uint64_t epoch, const Step& step, v1::StageRunRequest& request);
+void SetShardMessage(uint64_t epoch, const Step& step, v1::StageRunRequest& request);
 
 // INTERNAL where the sampler's answer contradicts itself.
-absl::StatusOr<std::vector<RowResult>> ResultsFrom(const v1::SamplerExecuted& executed);
+absl::StatusOr<std::vector<RowResult>> ResultsFrom(const v1::StageExecuted& executed);
 
 }  // namespace sluice

@@ -67,35 +67,34 @@ class Wiring {
   // What the sampler has answered since the last call.
   std::vector<StepExecuted> TakeExecuted();
 
-  // How a shard has spent its time, as it last told.
-  struct ReportedTimes {
+  // A process: its kind, and the place of a shard.
+  struct Place {
+    Role role = Role::kShard;
     int stage = 0;
     int rank = 0;
-    v1::ShardTimes times;
+  };
+  // How a shard has spent its time, as it last told.
+  struct ReportedTimes {
+    Place place;
+    v1::StageTimes times;
   };
   // What shards have told since the last call.
   std::vector<ReportedTimes> TakeTimes() { return std::exchange(times_, {}); }
 
  private:
+  // What every Open of this wiring says.
+  v1::StageOpen OpenFor(SteadyTime now) const;
   absl::Status OpenSampler(SteadyTime now);
+  // All ranks of it.
   absl::Status OpenStage(int stage, SteadyTime now);
-  absl::Status OpenRank(int stage, int rank, const v1::ShardRunRequest& request);
   absl::Status OpenEmbedding(SteadyTime now);
-  v1::ShardRunRequest ShardOpenFor(int stage, SteadyTime now) const;
-  // Puts into an Open what every kind of stage is told.
-  template <class Open>
-  void SetOpen(SteadyTime now, Open& open) const;
-
-  // What every stream's handler does. `who` names the process in errors.
-  template <class Stream>
-  typename Stream::Handler HandlerFor(const std::string& who);
+  // Opens the process at `address` into `stream`. `who` names it in errors.
+  absl::Status OpenProcess(Place place, const std::string& address, const std::string& who,
+                           v1::StageOpen open, std::unique_ptr<StageNetwork::Stream>& stream);
+  void OnResponse(const std::string& who, Place place, const v1::StageRunResponse& response);
   // Counts an Opened of this wiring; one of another is a loss.
-  template <class Opened>
-  void OnOpened(const std::string& who, const Opened& opened);
-  void OnResponse(const std::string& who, const v1::EmbeddingRunResponse& response);
-  void OnShardResponse(const std::string& who, int stage, int rank,
-                       const v1::ShardRunResponse& response);
-  void OnResponse(const std::string& who, const v1::SamplerRunResponse& response);
+  void OnOpened(const std::string& who, const v1::StageOpened& opened);
+  void OnExecuted(const std::string& who, Place place, const v1::StageExecuted& executed);
   void Lose(const std::string& who, const absl::Status& status);
 
   const Topology& topology_;
@@ -112,16 +111,16 @@ class Wiring {
   std::vector<StepExecuted> executed_;
   std::vector<ReportedTimes> times_;
 
-  std::unique_ptr<StageNetwork::EmbeddingStream> embedding_;
-  std::vector<std::unique_ptr<StageNetwork::ShardStream>> rank_zero_;  // by stage, the last first
-  std::vector<std::unique_ptr<StageNetwork::ShardStream>> other_ranks_;
-  std::unique_ptr<StageNetwork::SamplerStream> sampler_;
+  std::unique_ptr<StageNetwork::Stream> embedding_;
+  std::vector<std::unique_ptr<StageNetwork::Stream>> rank_zero_;  // by stage, the last first
+  std::vector<std::unique_ptr<StageNetwork::Stream>> other_ranks_;
+  std::unique_ptr<StageNetwork::Stream> sampler_;
 
   SamplerPlans sampler_plans_;
   // Made for every step out of what streams have left of earlier ones.
-  v1::EmbeddingRunRequest embedding_message_;
-  v1::ShardRunRequest shard_message_;
-  v1::SamplerRunRequest sampler_message_;
+  v1::StageRunRequest embedding_message_;
+  v1::StageRunRequest shard_message_;
+  v1::StageRunRequest sampler_message_;
 };
 
 }  // namespace sluice

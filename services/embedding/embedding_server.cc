@@ -3,16 +3,18 @@
 #include <optional>
 #include <utility>
 
-#include "services/embedding/embedding_service.h"
+#include "services/embedding/embedding_stage.h"
 #include "services/embedding/embedding_table.h"
 #include "services/model/memory_plan.h"
+#include "services/stage/stage_service.h"
 
 namespace sluice {
 namespace {
 
 struct Parts {
   std::optional<EmbeddingTable> table;
-  std::optional<EmbeddingService> service;
+  std::optional<EmbeddingStage> stage;
+  std::optional<StageService> service;
 };
 
 }  // namespace
@@ -46,9 +48,9 @@ absl::StatusOr<std::unique_ptr<ModelServer>> StartEmbeddingServer(const ModelSer
   if (!table.ok()) return table.status();
   parts->table.emplace(*std::move(table));
   if (status = opened.Identify(); !status.ok()) return status;
-  parts->service.emplace(opened.model(), &*parts->table, &opened.backend(), dialer,
-                         opened.progress());
-  status = opened.Serve(parts, {&*parts->service}, v1::EmbeddingService::service_full_name());
+  parts->stage.emplace(&*parts->table, &opened.backend(), dialer);
+  parts->service.emplace(opened.model(), &*parts->stage, opened.progress());
+  status = opened.Serve(parts, {&*parts->service}, v1::StageService::service_full_name());
   if (!status.ok()) return status;
   return server;
 }

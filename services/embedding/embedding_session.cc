@@ -8,38 +8,32 @@
 
 namespace sluice {
 
-EmbeddingSession::EmbeddingSession(const v1::EmbeddingOpen& open, const WiringIdentity& wiring,
-                                   Peers peers, std::shared_ptr<Stream> stream,
-                                   EmbeddingTable& table, Backend& backend, RowRing& ring,
-                                   std::function<void()> on_step)
+EmbeddingSession::EmbeddingSession(const StageOpening& opening, EmbeddingTable& table,
+                                   Backend& backend, StagePeers peers)
     : table_(table),
-      on_step_(std::move(on_step)),
-      port_(open, std::move(stream),
-            {.wiring = wiring,
+      on_step_(opening.on_step),
+      port_(opening.open, opening.stream,
+            {.wiring = opening.wiring,
              .memory = {.backend = backend, .hidden_size = table.row_width()},
-             .peers = {.next_stage = std::move(peers.next_stage),
-                       .ring = &ring,
-                       .sampler = std::move(peers.sampler),
-                       .sampler_lane = peers.sampler_lane}}) {}
-
-void EmbeddingSession::Run() { port_.Finish(Serve()); }
+             .peers = std::move(peers)}) {}
 
 absl::Status EmbeddingSession::Serve() {
   absl::Status status = port_.Open();
   while (status.ok()) {
-    absl::StatusOr<v1::EmbeddingExecute> plan = port_.NextPlan();
+    absl::StatusOr<v1::StageExecute> plan = port_.NextPlan();
     if (!plan.ok()) return plan.status();
     status = Annotate(Execute(*plan), absl::StrCat("step ", plan->step_id()));
   }
   return status;
 }
 
-absl::Status EmbeddingSession::Execute(v1::EmbeddingExecute& plan) {
+absl::Status EmbeddingSession::Execute(v1::StageExecute& step) {
+  v1::EmbeddingExecute& plan = *step.mutable_embedding();
   if (plan.token_ids_size() != plan.positions_size()) {
     return absl::InvalidArgumentError(absl::StrCat(plan.token_ids_size(), " token ids with ",
                                                    plan.positions_size(), " positions"));
   }
-  absl::Status status = FillIn(plan);
+  absl::Status status = FillIn(step.step_id(), plan);
   if (!status.ok()) return status;
   const SteadyTime began = SteadyTime::Now();
   const ProgressWatch::Work work(progress(), "step", plan.token_ids_size());
@@ -49,12 +43,12 @@ absl::Status EmbeddingSession::Execute(v1::EmbeddingExecute& plan) {
   }
   if (!status.ok()) return status;
   const std::vector<uint64_t> computed = ComputedFor(plan);
-  status = port_.Send({.step_id = plan.step_id(), .computed_ns = computed, .began = began});
+  status = port_.Send({.step_id = step.step_id(), .computed_ns = computed, .began = began});
   if (status.ok()) on_step_();
   return status;
 }
 
-absl::Status EmbeddingSession::FillIn(v1::EmbeddingExecute& plan) {
+absl::Status EmbeddingSession::FillIn(uint64_t step_id, v1::EmbeddingExecute& plan) {
   for (const v1::ChosenToken& named : plan.chosen_tokens()) {
     const int32_t count = std::max(named.count(), 1);
     if (named.index() < 0 || named.index() > plan.token_ids_size() - count) {
@@ -62,7 +56,7 @@ absl::Status EmbeddingSession::FillIn(v1::EmbeddingExecute& plan) {
                                                      int64_t{named.index()} + count - 1,
                                                      "; the plan has ", plan.token_ids_size()));
     }
-    if (named.step_id() >= plan.step_id()) {
+    if (named.step_id() >= step_id) {
       return absl::InvalidArgumentError(absl::StrCat("a token is to be chosen by step ",
                                                      named.step_id(), ", which is no earlier"));
     }

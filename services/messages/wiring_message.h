@@ -15,8 +15,8 @@ namespace sluice {
 absl::StatusOr<WiringIdentity> ParseWiring(const std::string& nonce, uint64_t epoch,
                                            const std::string& model_fingerprint);
 
-// Message has epoch, wiring_nonce and model_fingerprint, as ShardOpen in
-// protos/sluice/v1/shard.proto.
+// Message has epoch, wiring_nonce and model_fingerprint, as StageOpen in
+// protos/sluice/v1/stage.proto.
 
 template <class Message>
 absl::StatusOr<WiringIdentity> WiringOf(const Message& message) {

@@ -10,27 +10,8 @@
 namespace sluice {
 namespace {
 
-// Names that Llama's files have too.
-constexpr TensorNames kAttentionNames = {
-    .embedding = "model.embed_tokens",
-    .final_norm = "model.norm",
-    .head = "lm_head",
-    .layer = "model.layers.$0.",
-    .attention_norm = "input_layernorm",
-    .q = "self_attn.q_proj",
-    .k = "self_attn.k_proj",
-    .v = "self_attn.v_proj",
-    .q_norm = "self_attn.q_norm",
-    .k_norm = "self_attn.k_norm",
-    .o = "self_attn.o_proj",
-    .mlp_norm = "post_attention_layernorm",
-    .gate = "mlp.gate_proj",
-    .up = "mlp.up_proj",
-    .down = "mlp.down_proj",
-};
-
 constexpr TensorNames kNumberedNames = [] {
-  TensorNames names = kAttentionNames;
+  TensorNames names = kLlamaNames;
   names.router = "mlp.gate";
   names.expert_gate = "mlp.experts.$1.gate_proj";
   names.expert_up = "mlp.experts.$1.up_proj";
@@ -114,7 +95,7 @@ void SetQwenMixtures(JsonFields& fields, const MixtureSpec& mixture, ModelConfig
 // ---- Mixtral ----
 
 constinit const TensorNames kMixtralNames = [] {
-  TensorNames names = kAttentionNames;
+  TensorNames names = kLlamaNames;
   names.router = "block_sparse_moe.gate";
   names.expert_gate = "block_sparse_moe.experts.$1.w1";
   names.expert_up = "block_sparse_moe.experts.$1.w3";
@@ -360,7 +341,7 @@ void MapOlmoe(JsonFields& fields, ModelConfig& config) {
 // ---- Llama 4 ----
 
 constinit const TensorNames kLlama4Names = [] {
-  TensorNames names = kAttentionNames;
+  TensorNames names = kLlamaNames;
   names.gate = "feed_forward.gate_proj";
   names.up = "feed_forward.up_proj";
   names.down = "feed_forward.down_proj";
@@ -450,7 +431,7 @@ void MapLlama4(JsonFields& fields, ModelConfig& config) {
 // ---- Granite's mixtures ----
 
 constinit const TensorNames kGraniteMoeNames = [] {
-  TensorNames names = kAttentionNames;
+  TensorNames names = kLlamaNames;
   names.router = "block_sparse_moe.router.layer";
   names.expert_gate = "block_sparse_moe.experts.$1.gate_proj";
   names.expert_up = "block_sparse_moe.experts.$1.up_proj";

@@ -1,5 +1,7 @@
 #include "services/model/tensor_roles.h"
 
+#include <cstdint>
+#include <iterator>
 #include <variant>
 
 #include "kernels/check.h"
@@ -87,6 +89,10 @@ bool HasMlpTensor(TensorId tensor, const MixtureSpec& mixture) {
 
 bool HasMlpTensor(TensorId, const NoMlpSpec&) { return false; }
 
+bool IsRecurrent(TensorRole role) {
+  return role >= TensorRole::kRecurrentQ && role <= TensorRole::kRecurrentOut;
+}
+
 // REQUIRES: a role of layers with states alone.
 bool HasRecurrentTensor(TensorRole role, const AttentionSpec& attention) {
   if (!attention.recurrent.has_value()) return false;
@@ -151,46 +157,18 @@ std::vector<TensorId> TensorsOfRoles(int begin, int end, int layer, const ModelC
   return tensors;
 }
 
-IndexRange Scaled(IndexRange range, int64_t factor) {
-  return {range.begin * factor, range.end * factor};
-}
-
-// Of the weights of a norm of `heads` heads.
-MatrixShape QkNormShape(QkNormKind kind, int64_t heads, int64_t head_dim) {
-  switch (kind) {
-    case QkNormKind::kHeadRms:
-    case QkNormKind::kHeadLayer:
-      return {head_dim, 1};
-    case QkNormKind::kWholeRms:
-      return {heads * head_dim, 1};
-    case QkNormKind::kOwnHeadLayer:
-      return {heads, head_dim};
-    case QkNormKind::kPlainHeadRms:  // has none
-      break;
-  }
-  SLUICE_CHECK(false);
-  return {};
-}
-
-// The rows of such weights that are those of `heads`.
-IndexRange QkNormRows(QkNormKind kind, IndexRange heads, int64_t head_dim) {
-  if (kind == QkNormKind::kWholeRms) return Scaled(heads, head_dim);
-  return kind == QkNormKind::kOwnHeadLayer ? heads : IndexRange{0, head_dim};
-}
-
 bool HasQkNorm(TensorRole role, const AttentionSpec& attention) {
   const bool is_stored = attention.has_keys() && attention.qk_norm &&
                          attention.qk_norm_kind != QkNormKind::kPlainHeadRms;
   return is_stored && (role == TensorRole::kQNorm || attention.kv_source < 0);
 }
 
-QkNormKind QkNormOf(TensorId tensor, const ModelConfig& config) {
-  return config.layers[tensor.layer].attention.qk_norm_kind;
-}
-
 }  // namespace
 
 bool HasTensor(TensorId tensor, const ModelConfig& config) {
+  if (IsRecurrent(tensor.role)) {
+    return HasRecurrentTensor(tensor.role, config.layers[tensor.layer].attention);
+  }
   switch (tensor.role) {
     case TensorRole::kPositions:
       return config.position == PositionKind::kLearned;
@@ -234,24 +212,6 @@ bool HasTensor(TensorId tensor, const ModelConfig& config) {
     case TensorRole::kQGate:
       return config.layers[tensor.layer].attention.output_gate &&
              config.layers[tensor.layer].attention.has_keys();
-    case TensorRole::kRecurrentQ:
-    case TensorRole::kRecurrentK:
-    case TensorRole::kRecurrentV:
-    case TensorRole::kRecurrentGate:
-    case TensorRole::kBeta:
-    case TensorRole::kDecay:
-    case TensorRole::kConvQ:
-    case TensorRole::kConvK:
-    case TensorRole::kConvV:
-    case TensorRole::kConvQBias:
-    case TensorRole::kConvKBias:
-    case TensorRole::kConvVBias:
-    case TensorRole::kDecayBias:
-    case TensorRole::kLogRate:
-    case TensorRole::kSkip:
-    case TensorRole::kRecurrentNorm:
-    case TensorRole::kRecurrentOut:
-      return HasRecurrentTensor(tensor.role, config.layers[tensor.layer].attention);
     case TensorRole::kQNorm:
     case TensorRole::kKNorm:
       return HasQkNorm(tensor.role, config.layers[tensor.layer].attention);
@@ -329,262 +289,252 @@ std::vector<TensorId> AllTensors(const ModelConfig& config) {
 
 namespace {
 
-// REQUIRES: a role of latent attention alone.
-MatrixShape LatentShapeOf(TensorRole role, const ModelConfig& config) {
-  const LatentSpec& latent = *config.latent();
-  switch (role) {
-    case TensorRole::kQA:
-      return {latent.query_rank, config.hidden_size};
-    case TensorRole::kQANorm:
-    case TensorRole::kQABias:
-      return {latent.query_rank, 1};
-    case TensorRole::kQB:
-      return {int64_t{config.num_heads} * latent.query_dim(), latent.query_rank};
-    case TensorRole::kKvA:
-      return {latent.stored_dim(), config.hidden_size};
-    case TensorRole::kKvABias:
-      return {latent.stored_dim(), 1};
-    case TensorRole::kKvANorm:
-      return {latent.rank, 1};
-    default:
-      SLUICE_CHECK(role == TensorRole::kKvB);
-      return {int64_t{config.num_heads} * (latent.nope_dim + latent.value_dim), latent.rank};
-  }
+IndexRange Scaled(IndexRange range, int64_t factor) {
+  return {range.begin * factor, range.end * factor};
 }
 
-// REQUIRES: a role of layers with states alone.
-MatrixShape RecurrentShapeOf(TensorRole role, const ModelConfig& config) {
-  const RecurrentSpec& recurrent = *config.recurrent();
-  const int64_t keys = recurrent.keys_width(), values = recurrent.values_width();
-  switch (role) {
-    case TensorRole::kRecurrentQ:
-    case TensorRole::kRecurrentK:
-      return {keys, config.hidden_size};
-    case TensorRole::kRecurrentV:
-    case TensorRole::kRecurrentGate:
-      return {values, config.hidden_size};
-    case TensorRole::kBeta:
-    case TensorRole::kDecay:
-      return {recurrent.num_heads, config.hidden_size};
-    case TensorRole::kConvQ:
-    case TensorRole::kConvK:
-      return {keys, recurrent.conv_width};
-    case TensorRole::kConvV:
-      return {values, recurrent.conv_width};
-    case TensorRole::kConvQBias:
-    case TensorRole::kConvKBias:
-      return {keys, 1};
-    case TensorRole::kConvVBias:
-      return {values, 1};
-    case TensorRole::kRecurrentNorm:
-      return {recurrent.kind == RecurrenceKind::kGatedDelta ? recurrent.value_dim : values, 1};
-    case TensorRole::kRecurrentOut:
-      return {config.hidden_size, values};
-    default:
-      return {recurrent.num_heads, 1};
+// What a dimension of a tensor counts.
+enum class Dim : uint8_t {
+  kOne,
+  kHidden,
+  kVocabulary,
+  kPositions,
+  kSide,           // S of SideSpec
+  kSideAllLayers,  // L * S
+  kHeads,
+  kQueries,
+  kKeys,  // or values
+  kHeadDim,
+  kValues,     // of all heads, as O reads them
+  kQNormRows,  // as QkNormKind says
+  kKNormRows,
+  kNormColumns,
+  kMlp,
+  kExperts,
+  // Of latent attention.
+  kQueryLatent,
+  kStored,
+  kLatent,
+  kKeysAndValuesOfLatent,
+  // Of states.
+  kRecurrentHeads,
+  kRecurrentKeys,
+  kRecurrentValues,
+  kRecurrentNorm,
+  kConvWidth,
+};
+
+struct RoleDims {
+  TensorRole role;
+  Dim rows;
+  Dim columns = Dim::kOne;
+};
+
+// In the order of the roles.
+constexpr RoleDims kDims[] = {
+    {TensorRole::kEmbedding, Dim::kVocabulary, Dim::kHidden},
+    {TensorRole::kFinalNorm, Dim::kHidden},
+    {TensorRole::kHead, Dim::kVocabulary, Dim::kHidden},
+    {TensorRole::kPositions, Dim::kPositions, Dim::kHidden},
+    {TensorRole::kFinalNormBias, Dim::kHidden},
+    {TensorRole::kHeadBias, Dim::kVocabulary},
+    {TensorRole::kSideEmbedding, Dim::kVocabulary, Dim::kSideAllLayers},
+    {TensorRole::kSideProjection, Dim::kSideAllLayers, Dim::kHidden},
+    {TensorRole::kSideProjectionNorm, Dim::kSide},
+    {TensorRole::kAttentionNorm, Dim::kHidden},
+    {TensorRole::kQ, Dim::kQueries, Dim::kHidden},
+    {TensorRole::kK, Dim::kKeys, Dim::kHidden},
+    {TensorRole::kV, Dim::kKeys, Dim::kHidden},
+    {TensorRole::kO, Dim::kHidden, Dim::kValues},
+    {TensorRole::kMlpNorm, Dim::kHidden},
+    {TensorRole::kGate, Dim::kMlp, Dim::kHidden},
+    {TensorRole::kUp, Dim::kMlp, Dim::kHidden},
+    {TensorRole::kDown, Dim::kHidden, Dim::kMlp},
+    {TensorRole::kQBias, Dim::kQueries},
+    {TensorRole::kKBias, Dim::kKeys},
+    {TensorRole::kVBias, Dim::kKeys},
+    {TensorRole::kOBias, Dim::kHidden},
+    {TensorRole::kGateBias, Dim::kMlp},
+    {TensorRole::kUpBias, Dim::kMlp},
+    {TensorRole::kDownBias, Dim::kHidden},
+    {TensorRole::kAttentionNormBias, Dim::kHidden},
+    {TensorRole::kMlpNormBias, Dim::kHidden},
+    {TensorRole::kQNorm, Dim::kQNormRows, Dim::kNormColumns},
+    {TensorRole::kKNorm, Dim::kKNormRows, Dim::kNormColumns},
+    {TensorRole::kQNormBias, Dim::kHeadDim},
+    {TensorRole::kKNormBias, Dim::kHeadDim},
+    {TensorRole::kAttentionPostNorm, Dim::kHidden},
+    {TensorRole::kMlpPostNorm, Dim::kHidden},
+    {TensorRole::kRouter, Dim::kExperts, Dim::kHidden},
+    {TensorRole::kRouterBias, Dim::kExperts},
+    {TensorRole::kChoiceBias, Dim::kExperts},
+    {TensorRole::kSharedGate, Dim::kMlp, Dim::kHidden},
+    {TensorRole::kSharedUp, Dim::kMlp, Dim::kHidden},
+    {TensorRole::kSharedDown, Dim::kHidden, Dim::kMlp},
+    {TensorRole::kSharedScore, Dim::kOne, Dim::kHidden},
+    {TensorRole::kSinks, Dim::kHeads},
+    {TensorRole::kQA, Dim::kQueryLatent, Dim::kHidden},
+    {TensorRole::kQANorm, Dim::kQueryLatent},
+    {TensorRole::kQB, Dim::kQueries, Dim::kQueryLatent},
+    {TensorRole::kKvA, Dim::kStored, Dim::kHidden},
+    {TensorRole::kKvANorm, Dim::kLatent},
+    {TensorRole::kKvB, Dim::kKeysAndValuesOfLatent, Dim::kLatent},
+    {TensorRole::kQABias, Dim::kQueryLatent},
+    {TensorRole::kKvABias, Dim::kStored},
+    {TensorRole::kQGate, Dim::kQueries, Dim::kHidden},
+    {TensorRole::kRecurrentQ, Dim::kRecurrentKeys, Dim::kHidden},
+    {TensorRole::kRecurrentK, Dim::kRecurrentKeys, Dim::kHidden},
+    {TensorRole::kRecurrentV, Dim::kRecurrentValues, Dim::kHidden},
+    {TensorRole::kRecurrentGate, Dim::kRecurrentValues, Dim::kHidden},
+    {TensorRole::kBeta, Dim::kRecurrentHeads, Dim::kHidden},
+    {TensorRole::kDecay, Dim::kRecurrentHeads, Dim::kHidden},
+    {TensorRole::kConvQ, Dim::kRecurrentKeys, Dim::kConvWidth},
+    {TensorRole::kConvK, Dim::kRecurrentKeys, Dim::kConvWidth},
+    {TensorRole::kConvV, Dim::kRecurrentValues, Dim::kConvWidth},
+    {TensorRole::kConvQBias, Dim::kRecurrentKeys},
+    {TensorRole::kConvKBias, Dim::kRecurrentKeys},
+    {TensorRole::kConvVBias, Dim::kRecurrentValues},
+    {TensorRole::kDecayBias, Dim::kRecurrentHeads},
+    {TensorRole::kLogRate, Dim::kRecurrentHeads},
+    {TensorRole::kSkip, Dim::kRecurrentHeads},
+    {TensorRole::kRecurrentNorm, Dim::kRecurrentNorm},
+    {TensorRole::kRecurrentOut, Dim::kHidden, Dim::kRecurrentValues},
+    {TensorRole::kMixtureNorm, Dim::kHidden},
+    {TensorRole::kBesidePostNorm, Dim::kHidden},
+    {TensorRole::kMixturePostNorm, Dim::kHidden},
+    {TensorRole::kRouterScale, Dim::kHidden},
+    {TensorRole::kExpertFactors, Dim::kExperts},
+    {TensorRole::kSideGate, Dim::kSide, Dim::kHidden},
+    {TensorRole::kSideOut, Dim::kHidden, Dim::kSide},
+    {TensorRole::kSideNorm, Dim::kHidden},
+    {TensorRole::kOutputFactor, Dim::kOne},
+};
+
+constexpr bool HasEveryRole() {
+  for (int role = 0; role < kNumTensorRoles; ++role) {
+    if (kDims[role].role != static_cast<TensorRole>(role)) return false;
   }
+  return std::size(kDims) == kNumTensorRoles;
 }
+static_assert(HasEveryRole());
 
-// The rows or columns that a rank has of it.
-TensorSlice RecurrentSliceOf(TensorRole role, const ModelConfig& config, const ShardPlan& plan) {
-  const RecurrentSpec& recurrent = *config.recurrent();
-  TensorSlice slice = WholeOf(RecurrentShapeOf(role, config));
-  const IndexRange values = Scaled(plan.recurrent_heads, recurrent.value_dim);
-  switch (role) {
-    case TensorRole::kRecurrentQ:
-    case TensorRole::kRecurrentK:
-    case TensorRole::kConvQ:
-    case TensorRole::kConvK:
-    case TensorRole::kConvQBias:
-    case TensorRole::kConvKBias:
-      slice.rows = Scaled(plan.recurrent_key_heads, recurrent.key_dim);
-      break;
-    case TensorRole::kRecurrentV:
-    case TensorRole::kRecurrentGate:
-    case TensorRole::kConvV:
-    case TensorRole::kConvVBias:
-      slice.rows = values;
-      break;
-    case TensorRole::kRecurrentNorm:
-      if (recurrent.kind == RecurrenceKind::kStateSpace) slice.rows = values;
-      break;
-    case TensorRole::kRecurrentOut:
-      slice.columns = values;
-      break;
-    default:
-      slice.rows = plan.recurrent_heads;
-  }
-  return slice;
-}
+const RoleDims& DimsOf(TensorRole role) { return kDims[static_cast<int>(role)]; }
 
-}  // namespace
+// A norm of queries or keys has head_dim weights, or as many for each head: one below the other, or
+// a row each.
+enum class HeadNorm { kShared, kStacked, kRows };
 
-MatrixShape ShapeOf(TensorId tensor, const ModelConfig& config) {
-  const int64_t hidden = config.hidden_size;
-  switch (tensor.role) {
-    case TensorRole::kEmbedding:
-    case TensorRole::kHead:
-      return {config.vocab_size, hidden};
-    case TensorRole::kPositions:
-      return {config.max_positions, hidden};
-    case TensorRole::kFinalNorm:
-    case TensorRole::kFinalNormBias:
-    case TensorRole::kAttentionNorm:
-    case TensorRole::kMlpNorm:
-    case TensorRole::kAttentionNormBias:
-    case TensorRole::kMlpNormBias:
-    case TensorRole::kOBias:
-    case TensorRole::kDownBias:
-    case TensorRole::kAttentionPostNorm:
-    case TensorRole::kMlpPostNorm:
-    case TensorRole::kMixtureNorm:
-    case TensorRole::kBesidePostNorm:
-    case TensorRole::kMixturePostNorm:
-    case TensorRole::kRouterScale:
-      return {hidden, 1};
-    case TensorRole::kSideNorm:
-      return {hidden, 1};
-    case TensorRole::kSideEmbedding:
-      return {config.vocab_size, config.row_width() - hidden};
-    case TensorRole::kSideProjection:
-      return {config.row_width() - hidden, hidden};
-    case TensorRole::kSideProjectionNorm:
-      return {config.side_width(), 1};
-    case TensorRole::kSideGate:
-      return {config.side_width(), hidden};
-    case TensorRole::kSideOut:
-      return {hidden, config.side_width()};
-    case TensorRole::kOutputFactor:
-      return {1, 1};
-    case TensorRole::kHeadBias:
-      return {config.vocab_size, 1};
-    case TensorRole::kQNorm:
-      return QkNormShape(QkNormOf(tensor, config), config.num_heads,
-                         config.head_dim_of(tensor.layer));
-    case TensorRole::kKNorm:
-      return QkNormShape(QkNormOf(tensor, config), config.kv_heads_of(tensor.layer),
-                         config.head_dim_of(tensor.layer));
-    case TensorRole::kQNormBias:
-    case TensorRole::kKNormBias:
-      return {config.head_dim_of(tensor.layer), 1};
-    case TensorRole::kQ:
-      return {config.query_width(tensor.layer), hidden};
-    case TensorRole::kK:
-    case TensorRole::kV:
-      return {config.kv_width(tensor.layer), hidden};
-    case TensorRole::kO:
-      return {hidden, config.value_width(tensor.layer)};
-    case TensorRole::kGate:
-    case TensorRole::kUp:
-    case TensorRole::kSharedGate:
-    case TensorRole::kSharedUp:
-      return {MlpWidthOf(tensor, config), hidden};
-    case TensorRole::kDown:
-    case TensorRole::kSharedDown:
-      return {hidden, MlpWidthOf(tensor, config)};
-    case TensorRole::kQBias:
-      return {config.query_width(tensor.layer), 1};
-    case TensorRole::kKBias:
-    case TensorRole::kVBias:
-      return {config.kv_width(tensor.layer), 1};
-    case TensorRole::kGateBias:
-    case TensorRole::kUpBias:
-      return {MlpWidthOf(tensor, config), 1};
-    case TensorRole::kRouter:
-      return {NumExperts(tensor.layer, config), hidden};
-    case TensorRole::kRouterBias:
-    case TensorRole::kChoiceBias:
-    case TensorRole::kExpertFactors:
-      return {NumExperts(tensor.layer, config), 1};
-    case TensorRole::kSharedScore:
-      return {1, hidden};
-    case TensorRole::kSinks:
-      return {config.num_heads, 1};
-    case TensorRole::kQA:
-    case TensorRole::kQANorm:
-    case TensorRole::kQB:
-    case TensorRole::kKvA:
-    case TensorRole::kKvANorm:
-    case TensorRole::kKvB:
-    case TensorRole::kQABias:
-    case TensorRole::kKvABias:
-      return LatentShapeOf(tensor.role, config);
-    case TensorRole::kQGate:
-      return {config.query_width(tensor.layer), hidden};
-    case TensorRole::kRecurrentQ:
-    case TensorRole::kRecurrentK:
-    case TensorRole::kRecurrentV:
-    case TensorRole::kRecurrentGate:
-    case TensorRole::kBeta:
-    case TensorRole::kDecay:
-    case TensorRole::kConvQ:
-    case TensorRole::kConvK:
-    case TensorRole::kConvV:
-    case TensorRole::kConvQBias:
-    case TensorRole::kConvKBias:
-    case TensorRole::kConvVBias:
-    case TensorRole::kDecayBias:
-    case TensorRole::kLogRate:
-    case TensorRole::kSkip:
-    case TensorRole::kRecurrentNorm:
-    case TensorRole::kRecurrentOut:
-      return RecurrentShapeOf(tensor.role, config);
+HeadNorm HeadNormOf(TensorId tensor, const ModelConfig& config) {
+  switch (config.layers[tensor.layer].attention.qk_norm_kind) {
+    case QkNormKind::kHeadRms:
+    case QkNormKind::kHeadLayer:
+      return HeadNorm::kShared;
+    case QkNormKind::kWholeRms:
+      return HeadNorm::kStacked;
+    case QkNormKind::kOwnHeadLayer:
+      return HeadNorm::kRows;
+    case QkNormKind::kPlainHeadRms:  // has none
+      break;
   }
   SLUICE_CHECK(false);
   return {};
 }
 
+// Of the rows of such a norm, those of `heads`.
+IndexRange HeadNormRows(TensorId tensor, IndexRange heads, const ModelConfig& config) {
+  const int64_t head_dim = config.head_dim_of(tensor.layer);
+  const HeadNorm norm = HeadNormOf(tensor, config);
+  if (norm == HeadNorm::kStacked) return Scaled(heads, head_dim);
+  return norm == HeadNorm::kRows ? heads : IndexRange{0, head_dim};
+}
+
+// The part of a dimension that a shard of this plan holds: its heads, its columns of MLPs, or all.
+// Null: the whole model.
+IndexRange RangeOf(Dim dim, TensorId tensor, const ModelConfig& config, const ShardPlan* plan) {
+  const int layer = tensor.layer;
+  const auto all = [](int64_t size) { return IndexRange{0, size}; };
+  const IndexRange heads = plan != nullptr ? plan->heads : all(config.num_heads);
+  const auto kv_heads = [&] {
+    return plan != nullptr ? KvHeadsOf(layer, config, *plan) : all(config.kv_heads_of(layer));
+  };
+  const auto recurrent_heads = [&] {
+    return plan != nullptr ? plan->recurrent_heads : all(config.recurrent()->num_heads);
+  };
+  const auto recurrent_values = [&] {
+    return Scaled(recurrent_heads(), config.recurrent()->value_dim);
+  };
+  switch (dim) {
+    case Dim::kOne:
+      return all(1);
+    case Dim::kHidden:
+      return all(config.hidden_size);
+    case Dim::kVocabulary:
+      return all(config.vocab_size);
+    case Dim::kPositions:
+      return all(config.max_positions);
+    case Dim::kSide:
+      return all(config.side_width());
+    case Dim::kSideAllLayers:
+      return all(config.row_width() - config.hidden_size);
+    case Dim::kHeads:
+      return heads;
+    case Dim::kQueries:
+      return Scaled(heads, config.head_dim_of(layer));
+    case Dim::kKeys:
+      return Scaled(kv_heads(), config.head_dim_of(layer));
+    case Dim::kHeadDim:
+      return all(config.head_dim_of(layer));
+    case Dim::kValues:
+      return Scaled(heads, config.value_dim(layer));
+    case Dim::kQNormRows:
+      return HeadNormRows(tensor, heads, config);
+    case Dim::kKNormRows:
+      return HeadNormRows(tensor, kv_heads(), config);
+    case Dim::kNormColumns:
+      return all(HeadNormOf(tensor, config) == HeadNorm::kRows ? config.head_dim_of(layer) : 1);
+    case Dim::kMlp:
+      return plan != nullptr ? MlpPartOf(tensor, config, *plan).columns
+                             : all(MlpWidthOf(tensor, config));
+    case Dim::kExperts:
+      return all(NumExperts(layer, config));
+    case Dim::kQueryLatent:
+      return all(config.latent()->query_rank);
+    case Dim::kStored:
+      return all(config.latent()->stored_dim());
+    case Dim::kLatent:
+      return all(config.latent()->rank);
+    case Dim::kKeysAndValuesOfLatent:
+      return Scaled(heads, config.latent()->nope_dim + config.latent()->value_dim);
+    case Dim::kRecurrentHeads:
+      return recurrent_heads();
+    case Dim::kRecurrentKeys:
+      return Scaled(
+          plan != nullptr ? plan->recurrent_key_heads : all(config.recurrent()->num_key_heads),
+          config.recurrent()->key_dim);
+    case Dim::kRecurrentValues:
+      return recurrent_values();
+    case Dim::kRecurrentNorm:
+      return config.recurrent()->kind == RecurrenceKind::kGatedDelta
+                 ? all(config.recurrent()->value_dim)
+                 : recurrent_values();
+    case Dim::kConvWidth:
+      return all(config.recurrent()->conv_width);
+  }
+  SLUICE_CHECK(false);
+  return {};
+}
+
+}  // namespace
+
+MatrixShape ShapeOf(TensorId tensor, const ModelConfig& config) {
+  const RoleDims& dims = DimsOf(tensor.role);
+  return {RangeOf(dims.rows, tensor, config, nullptr).size(),
+          RangeOf(dims.columns, tensor, config, nullptr).size()};
+}
+
 TensorSlice SliceOf(TensorId tensor, const ModelConfig& config, const ShardPlan& plan) {
-  if (tensor.role >= TensorRole::kRecurrentQ && tensor.role <= TensorRole::kRecurrentOut) {
-    return RecurrentSliceOf(tensor.role, config, plan);
-  }
-  TensorSlice slice = WholeOf(ShapeOf(tensor, config));
-  switch (tensor.role) {
-    case TensorRole::kQ:
-    case TensorRole::kQGate:
-    case TensorRole::kQB:
-    case TensorRole::kQBias:
-      slice.rows = Scaled(plan.heads, config.head_dim_of(tensor.layer));
-      break;
-    case TensorRole::kKvB:
-      slice.rows = Scaled(plan.heads, config.latent()->nope_dim + config.latent()->value_dim);
-      break;
-    case TensorRole::kK:
-    case TensorRole::kV:
-    case TensorRole::kKBias:
-    case TensorRole::kVBias:
-      slice.rows = Scaled(KvHeadsOf(tensor.layer, config, plan), config.head_dim_of(tensor.layer));
-      break;
-    case TensorRole::kQNorm:
-      slice.rows =
-          QkNormRows(QkNormOf(tensor, config), plan.heads, config.head_dim_of(tensor.layer));
-      break;
-    case TensorRole::kKNorm:
-      slice.rows = QkNormRows(QkNormOf(tensor, config), KvHeadsOf(tensor.layer, config, plan),
-                              config.head_dim_of(tensor.layer));
-      break;
-    case TensorRole::kO:
-      slice.columns = Scaled(plan.heads, config.value_dim(tensor.layer));
-      break;
-    case TensorRole::kGate:
-    case TensorRole::kUp:
-    case TensorRole::kGateBias:
-    case TensorRole::kUpBias:
-    case TensorRole::kSharedGate:
-    case TensorRole::kSharedUp:
-      slice.rows = MlpPartOf(tensor, config, plan).columns;
-      break;
-    case TensorRole::kDown:
-    case TensorRole::kSharedDown:
-      slice.columns = MlpPartOf(tensor, config, plan).columns;
-      break;
-    case TensorRole::kSinks:
-      slice.rows = plan.heads;
-      break;
-    default:
-      break;
-  }
-  return slice;
+  const RoleDims& dims = DimsOf(tensor.role);
+  return {RangeOf(dims.rows, tensor, config, &plan), RangeOf(dims.columns, tensor, config, &plan)};
 }
 
 }  // namespace sluice

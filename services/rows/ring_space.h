@@ -1,4 +1,4 @@
-// Allocation of bytes in a row ring (RowRingOffer in protos/sluice/v1/activations.proto): those
+// Allocation of bytes in a row ring (RowRingOffer in protos/sluice/v1/stage.proto): those
 // that the receiver has not consumed yet are in use. Positions count bytes from the beginning of
 // the epoch. Pure; not thread-safe.
 #pragma once

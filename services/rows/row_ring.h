@@ -11,7 +11,7 @@
 #include "kernels/backend.h"
 #include "kernels/communicator/wiring_identity.h"
 #include "kernels/memory_sharing.h"
-#include "sluice/v1/activations.pb.h"
+#include "sluice/v1/stage.pb.h"
 
 namespace sluice {
 

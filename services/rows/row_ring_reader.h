@@ -11,7 +11,7 @@
 #include "kernels/backend.h"
 #include "kernels/communicator/wiring_identity.h"
 #include "services/rows/step_rows.h"
-#include "sluice/v1/activations.pb.h"
+#include "sluice/v1/stage.pb.h"
 
 namespace sluice {
 

@@ -13,7 +13,7 @@
 #include "services/rows/ring_space.h"
 #include "services/rows/row_ring.h"
 #include "services/rows/step_rows.h"
-#include "sluice/v1/activations.pb.h"
+#include "sluice/v1/stage.pb.h"
 
 namespace sluice {
 

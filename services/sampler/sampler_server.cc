@@ -5,14 +5,16 @@
 
 #include "services/model/memory_plan.h"
 #include "services/sampler/sampler.h"
-#include "services/sampler/sampler_service.h"
+#include "services/sampler/sampler_stage.h"
+#include "services/stage/stage_service.h"
 
 namespace sluice {
 namespace {
 
 struct Parts {
   std::unique_ptr<Sampler> sampler;
-  std::optional<SamplerService> service;
+  std::optional<SamplerStage> stage;
+  std::optional<StageService> service;
 };
 
 }  // namespace
@@ -42,10 +44,11 @@ absl::StatusOr<std::unique_ptr<ModelServer>> StartSamplerServer(const ModelServe
   if (!sampler.ok()) return sampler.status();
   parts->sampler = *std::move(sampler);
   if (status = opened.Identify(); !status.ok()) return status;
-  SamplerService& service = parts->service.emplace(opened.model(), parts->sampler.get(),
-                                                   &opened.backend(), opened.progress());
-  status = opened.Serve(parts, {&service, service.activations(), service.chosen_tokens()},
-                        v1::SamplerService::service_full_name());
+  SamplerStage& stage =
+      parts->stage.emplace(parts->sampler.get(), &opened.backend(), opened.progress());
+  parts->service.emplace(opened.model(), &stage, opened.progress());
+  status = opened.Serve(parts, {&*parts->service, &stage, stage.chosen_tokens()},
+                        v1::StageService::service_full_name());
   if (!status.ok()) return status;
   return server;
 }

@@ -80,33 +80,30 @@ bool HasDraftBehind(const v1::SamplerExecute& plan, int row) {
 
 }  // namespace
 
-SamplerSession::SamplerSession(const v1::SamplerOpen& open, const WiringIdentity& wiring,
-                               std::shared_ptr<Stream> stream, Sampler& sampler, Backend& backend,
-                               ConstraintStore& constraints, ActivationsReceiver& receiver,
-                               ChosenTokensPublisher& publisher, std::function<void()> on_step)
+SamplerSession::SamplerSession(const StageOpening& opening, Sampler& sampler, Backend& backend,
+                               ConstraintStore& constraints, ChosenTokensPublisher& publisher)
     : sampler_(sampler),
       constraints_(constraints),
-      on_step_(std::move(on_step)),
+      on_step_(opening.on_step),
       sequences_(sampler.vocab_size(), &constraints),
       options_cache_(sampler.vocab_size()),
-      port_(open, std::move(stream),
-            {.wiring = wiring,
+      port_(opening.open, opening.stream,
+            {.wiring = opening.wiring,
              .memory = {.backend = backend, .hidden_size = sampler.row_width()},
-             .peers = {.receiver = &receiver, .publisher = &publisher}}) {}
-
-void SamplerSession::Run() { port_.Finish(Serve()); }
+             .peers = {.receiver = &opening.receiver, .publisher = &publisher}}) {}
 
 absl::Status SamplerSession::Serve() {
   absl::Status status = port_.Open();
   while (status.ok()) {
-    const absl::StatusOr<v1::SamplerExecute> plan = port_.NextPlan();
-    if (!plan.ok()) return plan.status();
-    if (plan->has_vocabulary()) constraints_.SetVocabulary(plan->vocabulary());
-    Prepared prepared = Prepare(*plan);
-    const absl::StatusOr<v1::PushStep> rows = port_.RowsOf(plan->step_id());
+    const absl::StatusOr<v1::StageExecute> step = port_.NextPlan();
+    if (!step.ok()) return step.status();
+    const v1::SamplerExecute& plan = step->sampler();
+    if (plan.has_vocabulary()) constraints_.SetVocabulary(plan.vocabulary());
+    Prepared prepared = Prepare(plan);
+    const absl::StatusOr<v1::PushStep> rows = port_.RowsOf(step->step_id());
     if (!rows.ok()) return rows.status();
     TakeMasks(prepared);
-    status = Annotate(Execute(*plan, prepared, *rows), absl::StrCat("step ", plan->step_id()));
+    status = Annotate(Execute(*step, prepared, *rows), absl::StrCat("step ", step->step_id()));
   }
   return status;
 }
@@ -216,8 +213,9 @@ absl::StatusOr<SamplerSequence*> SamplerSession::FindSequence(const v1::SamplerR
   return sequence;
 }
 
-absl::Status SamplerSession::Execute(const v1::SamplerExecute& plan, const Prepared& prepared,
+absl::Status SamplerSession::Execute(const v1::StageExecute& step, const Prepared& prepared,
                                      const v1::PushStep& rows) {
+  const v1::SamplerExecute& plan = step.sampler();
   const SteadyTime begin = SteadyTime::Now();
   absl::Status status = port_.Load(rows);
   if (!status.ok()) return status;
@@ -232,17 +230,18 @@ absl::Status SamplerSession::Execute(const v1::SamplerExecute& plan, const Prepa
   // First: the next step waits for it.
   Publish(rows, *sampled, SteadyTime::Now() - begin);
   port_.Done();
-  Answer(plan, prepared, *sampled, SteadyTime::Now() - begin);
+  Answer(step, prepared, *sampled, SteadyTime::Now() - begin);
   on_step_();
   return absl::OkStatus();
 }
 
-void SamplerSession::Answer(const v1::SamplerExecute& plan, const Prepared& prepared,
+void SamplerSession::Answer(const v1::StageExecute& step, const Prepared& prepared,
                             const std::vector<SampledToken>& sampled, absl::Duration time) {
-  v1::SamplerRunResponse response;
-  v1::SamplerExecuted& executed = *response.mutable_executed();
-  executed.set_epoch(plan.epoch());
-  executed.set_step_id(plan.step_id());
+  const v1::SamplerExecute& plan = step.sampler();
+  v1::StageRunResponse response;
+  response.mutable_executed()->set_epoch(step.epoch());
+  response.mutable_executed()->set_step_id(step.step_id());
+  v1::SamplerExecuted& executed = *response.mutable_executed()->mutable_sampler();
   for (int row = 0; row < plan.rows_size(); ++row) {
     v1::SampledRow& answer = *executed.add_rows();
     if (prepared.rows[row].deferred) {

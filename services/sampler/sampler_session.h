@@ -13,11 +13,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
-#include "kernels/communicator/wiring_identity.h"
 #include "services/common/steady_time.h"
 #include "services/sampler/sampler.h"
 #include "services/sampler/sequence_options_cache.h"
 #include "services/sampler/sequence_table.h"
+#include "services/stage/stage.h"
 #include "services/stage/stage_port.h"
 #include "services/stage/stage_worker.h"
 #include "sluice/v1/sampler.pb.h"
@@ -26,19 +26,12 @@ namespace sluice {
 
 class SamplerSession final : public StageSession {
  public:
-  using Port = StagePort<v1::SamplerRunRequest, v1::SamplerRunResponse>;
-  using Stream = Port::Stream;
+  // Borrows sampler, backend, constraints and publisher.
+  SamplerSession(const StageOpening& opening, Sampler& sampler, Backend& backend,
+                 ConstraintStore& constraints, ChosenTokensPublisher& publisher);
 
-  // Borrows sampler, backend, constraints, receiver and publisher. `on_step` is called after every
-  // step.
-  SamplerSession(const v1::SamplerOpen& open, const WiringIdentity& wiring,
-                 std::shared_ptr<Stream> stream, Sampler& sampler, Backend& backend,
-                 ConstraintStore& constraints, ActivationsReceiver& receiver,
-                 ChosenTokensPublisher& publisher, std::function<void()> on_step);
-
-  void AddPlan(v1::SamplerRunRequest request) { port_.AddPlan(std::move(request)); }
-
-  void Run() override;
+  void AddPlan(v1::StageRunRequest request) override { port_.AddPlan(std::move(request)); }
+  void Run() override { port_.Finish(Serve()); }
   void Close(const absl::Status& reason) override { port_.Close(reason); }
 
  private:
@@ -72,9 +65,9 @@ class SamplerSession final : public StageSession {
   absl::StatusOr<SamplerSequence*> FindSequence(const v1::SamplerRow& row);
   // Puts in the masks of constraints. Rows whose masks do not come in time are deferred.
   static void TakeMasks(Prepared& prepared);
-  absl::Status Execute(const v1::SamplerExecute& plan, const Prepared& prepared,
+  absl::Status Execute(const v1::StageExecute& step, const Prepared& prepared,
                        const v1::PushStep& rows);
-  void Answer(const v1::SamplerExecute& plan, const Prepared& prepared,
+  void Answer(const v1::StageExecute& step, const Prepared& prepared,
               const std::vector<SampledToken>& sampled, absl::Duration time);
   // Has a sequence go on with what the rows from `first` on chose of it, as far as its drafts were
   // right. Returns the last row that counts; nothing where that has no token, in which case the
@@ -92,7 +85,7 @@ class SamplerSession final : public StageSession {
   const std::function<void()> on_step_;
   SequenceTable sequences_;
   SequenceOptionsCache options_cache_;
-  Port port_;
+  StagePort port_;
 };
 
 }  // namespace sluice

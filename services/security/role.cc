@@ -22,12 +22,9 @@ struct Rule {
 // The first that fits counts.
 constexpr Rule kRules[] = {
     // Ranks leave their addresses with rank 0.
-    {"/sluice.v1.ShardService/PutRendezvous", {Role::kShard}},
-    {"/sluice.v1.ShardService/GetRendezvous", {Role::kShard}},
-    // Open, Execute, Release, and what a stage is.
-    {"/sluice.v1.ShardService/", {Role::kOrchestrator}},
-    {"/sluice.v1.EmbeddingService/", {Role::kOrchestrator}},
-    {"/sluice.v1.SamplerService/", {Role::kOrchestrator}},
+    {"/sluice.v1.RendezvousService/", {Role::kShard}},
+    {"/sluice.v1.StageService/", {Role::kOrchestrator}},
+    {"/sluice.v1.ConstraintService/", {Role::kOrchestrator}},
     {"/sluice.v1.ChosenTokensService/", {Role::kEmbedding}},
     {"/sluice.v1.TokenizerService/", {Role::kOrchestrator}},
     {"/sluice.v1.GenerationService/", {Role::kClient}},
@@ -36,7 +33,7 @@ constexpr Rule kRules[] = {
     {"/grpc.reflection.", kEverybody},
 };
 
-constexpr absl::string_view kActivations = "/sluice.v1.ActivationsService/";
+constexpr absl::string_view kPush = "/sluice.v1.StageService/Push";
 
 std::optional<Role> RoleOf(absl::string_view name) {
   for (const Role role : kAllRoles) {
@@ -112,7 +109,7 @@ RoleSet RolesNamedBelow(const std::vector<absl::string_view>& dns_names,
 }
 
 RoleSet CallersOf(absl::string_view method, RoleSet pushers) {
-  if (absl::StartsWith(method, kActivations)) return pushers;
+  if (method == kPush) return pushers;
   for (const Rule& rule : kRules) {
     if (absl::StartsWith(method, rule.prefix)) return rule.callers;
   }

@@ -48,7 +48,7 @@ RoleSet RolesNamed(const std::vector<absl::string_view>& dns_names,
 RoleSet RolesNamedBelow(const std::vector<absl::string_view>& dns_names,
                         const std::vector<absl::string_view>& uris, absl::string_view domain);
 
-// Who may call `method`, such as "/sluice.v1.ShardService/Run". `pushers` is who may send
+// Who may call `method`, such as "/sluice.v1.StageService/Run". `pushers` is who may send
 // activations to the server in question: the stage before it. Empty for a method that is unknown.
 RoleSet CallersOf(absl::string_view method, RoleSet pushers);
 

@@ -17,7 +17,7 @@ std::vector<uint64_t> ComputedOf(const v1::PushStep& rows) {
 }  // namespace
 
 absl::StatusOr<ShardStep> RankSteps::Lead() {
-  absl::StatusOr<ShardPort::Step> step = port_.Next();
+  absl::StatusOr<StageStep> step = port_.Next();
   if (!step.ok()) return step.status();
   const SteadyTime began = SteadyTime::Now();
   const absl::Status shared = LoadAndBroadcast(*step);
@@ -25,7 +25,7 @@ absl::StatusOr<ShardStep> RankSteps::Lead() {
   return ShardStep{std::move(step->plan), ComputedOf(step->rows), began};
 }
 
-absl::Status RankSteps::LoadAndBroadcast(ShardPort::Step& step) {
+absl::Status RankSteps::LoadAndBroadcast(StageStep& step) {
   absl::Status status = port_.Load(step.rows);
   if (!status.ok() || communicator_.size() == 1) return status;
   const Deadline deadline = Deadline::After(timeout_);

@@ -13,15 +13,12 @@
 #include "services/common/steady_time.h"
 #include "services/rows/row_ring_reader.h"
 #include "services/stage/stage_port.h"
-#include "sluice/v1/shard.pb.h"
 
 namespace sluice {
 
-using ShardPort = StagePort<v1::ShardRunRequest, v1::ShardRunResponse>;
-
 // A step whose rows are in rows() of the port.
 struct ShardStep {
-  v1::ShardExecute plan;
+  v1::StageExecute plan;
   std::vector<uint64_t> computed_ns;  // PushStep.computed_ns
   SteadyTime began;                   // when all of it had arrived
 };
@@ -30,7 +27,7 @@ class RankSteps {
  public:
   // Borrows port and backend, and the communicator of the stage. After its first part has arrived
   // the rest of a step takes at most `timeout`.
-  RankSteps(ShardPort& port, Backend& backend, Communicator& communicator, absl::Duration timeout)
+  RankSteps(StagePort& port, Backend& backend, Communicator& communicator, absl::Duration timeout)
       : port_(port), communicator_(communicator), timeout_(timeout), ring_(backend) {}
 
   // Waits for the next step. How the port was closed or the communicator ended; errors of
@@ -41,9 +38,9 @@ class RankSteps {
   absl::StatusOr<ShardStep> Lead();
   absl::StatusOr<ShardStep> Follow();
   // Loads the rows and sends the step to the other ranks; with it, once, the ring that all read.
-  absl::Status LoadAndBroadcast(ShardPort::Step& step);
+  absl::Status LoadAndBroadcast(StageStep& step);
 
-  ShardPort& port_;
+  StagePort& port_;
   Communicator& communicator_;
   const absl::Duration timeout_;
   RowRingReader ring_;  // of ranks above 0: that of the stage before

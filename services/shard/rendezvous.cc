@@ -144,7 +144,7 @@ void RendezvousTable::Forget(const Key& key, Waiter* waiter) {
 
 RemoteRendezvousStore::RemoteRendezvousStore(const std::shared_ptr<grpc::Channel>& channel,
                                              const WiringIdentity& wiring, Deadline deadline)
-    : stub_(v1::ShardService::NewStub(channel)), wiring_(wiring), deadline_(deadline) {}
+    : stub_(v1::RendezvousService::NewStub(channel)), wiring_(wiring), deadline_(deadline) {}
 
 absl::Status RemoteRendezvousStore::Set(const std::string& key, std::string bytes) {
   if (deadline_.HasPassed()) {

@@ -1,5 +1,5 @@
 // Address exchange between the ranks of a stage on several hosts: a table on rank 0, served by its
-// ShardService, and the client that a rank's communicator uses. Each wiring has keys of its own.
+// RendezvousService, and the client that a rank's communicator uses. Each wiring has keys of its own.
 #pragma once
 
 #include <grpcpp/channel.h>
@@ -76,7 +76,7 @@ class RemoteRendezvousStore final : public RendezvousStore {
                                   const std::stop_token& stop) override;
 
  private:
-  const std::unique_ptr<v1::ShardService::Stub> stub_;
+  const std::unique_ptr<v1::RendezvousService::Stub> stub_;
   const WiringIdentity wiring_;
   const Deadline deadline_;
 };

@@ -10,14 +10,16 @@
 #include "services/model/model_check.h"
 #include "services/model/published_model.h"
 #include "services/process/log.h"
-#include "services/shard/shard_service.h"
+#include "services/shard/shard_stage.h"
+#include "services/stage/stage_service.h"
 
 namespace sluice {
 namespace {
 
 struct Parts {
   std::unique_ptr<ShardModel> model;
-  std::optional<ShardService> service;
+  std::optional<ShardStage> stage;
+  std::optional<StageService> service;
 };
 
 // The stage before: the embedding, or shards.
@@ -40,10 +42,9 @@ absl::Status CheckFiles(const std::string& folder, const ModelConfig& config,
   return absl::OkStatus();
 }
 
-ShardServiceOptions ServiceOptions(const ShardServerOptions& options, const ModelServer& server,
-                                   const ShardPlan& plan) {
-  return {.model = server.model(),
-          .plan = plan,
+ShardStageOptions StageOptions(const ShardServerOptions& options, const ModelServer& server,
+                               const ShardPlan& plan) {
+  return {.plan = plan,
           .row_width = server.config().row_width(),
           .step_timeout = options.shard.step_timeout,
           .communicator_address = options.communicator_address,
@@ -87,11 +88,11 @@ absl::StatusOr<std::unique_ptr<ModelServer>> StartShardServer(const ShardServerO
   if (!model.ok()) return model.status();
   parts->model = *std::move(model);
   if (status = (*server)->Identify(); !status.ok()) return status;
-  ShardService& service =
-      parts->service.emplace(ServiceOptions(options, **server, *plan), parts->model.get(), &backend,
-                             dialer, (*server)->progress());
-  status = (*server)->Serve(parts, {&service, service.activations()},
-                            v1::ShardService::service_full_name());
+  ShardStage& stage = parts->stage.emplace(StageOptions(options, **server, *plan),
+                                           parts->model.get(), &backend, dialer);
+  parts->service.emplace((*server)->model(), &stage, (*server)->progress());
+  status =
+      (*server)->Serve(parts, {&*parts->service, &stage}, v1::StageService::service_full_name());
   if (!status.ok()) return status;
   return server;
 }

@@ -16,7 +16,7 @@ struct ShardServerOptions {
   ModelServerOptions server;
   ShardPlacement placement;
   ShardModelOptions shard;  // but for its weights, which are those of `server`
-  // As in ShardServiceOptions.
+  // As in ShardStageOptions.
   std::string communicator_address = "127.0.0.1";
   std::string communicator_interface;
   bool trusted_network = false;

@@ -22,9 +22,10 @@ absl::Status JoinFailure(const absl::Status& status) {
 }
 
 // Rows come in and go out at rank 0.
-StagePeers PeersOf(const ShardParts& parts, std::shared_ptr<grpc::Channel> next_stage) {
+StagePeers PeersOf(const StageOpening& opening, const ShardParts& parts,
+                   std::shared_ptr<grpc::Channel> next_stage) {
   if (next_stage == nullptr) return {};
-  return {.receiver = &parts.receiver,
+  return {.receiver = &opening.receiver,
           .ring_opening = parts.num_ranks == 1 ? RingOpening::kOnLoad : RingOpening::kByCaller,
           .next_stage = std::move(next_stage),
           .ring = &parts.ring};
@@ -32,26 +33,24 @@ StagePeers PeersOf(const ShardParts& parts, std::shared_ptr<grpc::Channel> next_
 
 }  // namespace
 
-ShardSession::ShardSession(const v1::ShardOpen& open, const WiringIdentity& wiring,
-                           const ShardParts& parts, JoinRanks join, std::shared_ptr<Stream> stream,
+ShardSession::ShardSession(const StageOpening& opening, const ShardParts& parts, JoinRanks join,
                            std::shared_ptr<grpc::Channel> next_stage)
     : leads_(next_stage != nullptr),
       parts_(parts),
       join_(std::move(join)),
+      on_step_(opening.on_step),
       tables_(parts.model.num_kv_blocks()),
-      port_(open, std::move(stream),
-            {.wiring = wiring,
+      port_(opening.open, opening.stream,
+            {.wiring = opening.wiring,
              .memory = {.backend = parts.backend, .hidden_size = parts.hidden_size},
-             .peers = PeersOf(parts, std::move(next_stage)),
+             .peers = PeersOf(opening, parts, std::move(next_stage)),
              .plans = leads_ ? PlanUse::kTaken : PlanUse::kNone,
              .on_close = [this](const absl::Status& reason) { Abort(reason); }}) {}
 
-void ShardSession::AddPlan(v1::ShardRunRequest request) {
+void ShardSession::AddPlan(v1::StageRunRequest request) {
   if (leads_) return port_.AddPlan(std::move(request));
   Close(absl::FailedPreconditionError("plans go to rank 0 of a stage alone"));
 }
-
-void ShardSession::Run() { port_.Finish(Serve()); }
 
 absl::Status ShardSession::Serve() {
   const absl::StatusOr<Communicator*> joined = Join();
@@ -70,12 +69,12 @@ absl::Status ShardSession::Serve() {
 absl::Status ShardSession::Execute(const ShardStep& step) {
   const absl::Span<const uint64_t> computed = ComputedByOthers(step);
   const uint64_t sum = std::accumulate(computed.begin(), computed.end(), uint64_t{0});
-  parts_.clock.StepBegins(step.began, step.plan.after_idle(), absl::Nanoseconds(sum));
-  absl::Status status = Forward(step.plan);
+  parts_.clock.StepBegins(step.began, step.plan.shard().after_idle(), absl::Nanoseconds(sum));
+  absl::Status status = Forward(step.plan.shard());
   if (status.ok() && leads_) {
     port_.Done();  // by the other ranks too: the sums of the layers needed their rows
     std::optional<absl::Span<const int32_t>> output;  // all
-    if (parts_.is_last_stage) output = step.plan.output_rows();
+    if (parts_.is_last_stage) output = step.plan.shard().output_rows();
     status = port_.Send({.step_id = step.plan.step_id(),
                          .indices = output,
                          .computed_ns = computed,
@@ -109,7 +108,7 @@ absl::Status ShardSession::Forward(const v1::ShardExecute& plan) {
   absl::Status status = parts_.model.CopyBlocks(copies_);
   if (status.ok()) status = parts_.model.CopyStates(state_copies_);
   if (status.ok()) status = parts_.model.Forward(segments_, port_.rows().view());
-  if (status.ok()) parts_.on_step();
+  if (status.ok()) on_step_();
   return status;
 }
 
@@ -123,7 +122,7 @@ void ShardSession::ReportTimes(SteadyTime now) {
   if (now - last_reported_ < kReportEvery) return;
   last_reported_ = now;
   const StepClock::Times times = parts_.clock.times();
-  v1::ShardRunResponse response;
+  v1::StageRunResponse response;
   response.mutable_times()->set_busy_ns(times.busy_ns);
   response.mutable_times()->set_gap_ns(times.gap_ns);
   response.mutable_times()->set_gap_computed_ns(times.gap_computed_ns);

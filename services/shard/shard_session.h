@@ -22,9 +22,9 @@
 #include "services/shard/rank_steps.h"
 #include "services/shard/shard_model.h"
 #include "services/shard/step_clock.h"
-#include "services/stage/activations.h"
+#include "services/stage/stage.h"
+#include "services/stage/stage_port.h"
 #include "services/stage/stage_worker.h"
-#include "sluice/v1/shard.pb.h"
 
 namespace sluice {
 
@@ -37,7 +37,6 @@ using JoinRanks = std::function<absl::StatusOr<std::unique_ptr<Communicator>>(
 struct ShardParts {
   ShardModel& model;
   Backend& backend;
-  ActivationsReceiver& receiver;
   RowRing& ring;  // for rows to the next stage
   StepClock& clock;
   int64_t hidden_size;
@@ -45,21 +44,16 @@ struct ShardParts {
   bool is_last_stage;
   int num_stages;
   int num_ranks;
-  std::function<void()> on_step;
 };
 
 class ShardSession final : public StageSession {
  public:
-  using Stream = ShardPort::Stream;
-
   // `next_stage`: of rank 0; null makes this one of the other ranks, which get no plans.
-  ShardSession(const v1::ShardOpen& open, const WiringIdentity& wiring, const ShardParts& parts,
-               JoinRanks join, std::shared_ptr<Stream> stream,
+  ShardSession(const StageOpening& opening, const ShardParts& parts, JoinRanks join,
                std::shared_ptr<grpc::Channel> next_stage);
 
-  void AddPlan(v1::ShardRunRequest request);
-
-  void Run() override;
+  void AddPlan(v1::StageRunRequest request) override;
+  void Run() override { port_.Finish(Serve()); }
   void Close(const absl::Status& reason) override { port_.Close(reason); }
 
  private:
@@ -79,6 +73,7 @@ class ShardSession final : public StageSession {
   const bool leads_;  // rank 0
   const ShardParts parts_;
   const JoinRanks join_;
+  const std::function<void()> on_step_;
   BlockTables tables_;
   std::vector<ShardSegment> segments_;
   std::vector<KvBlockCopy> copies_;
@@ -91,7 +86,7 @@ class ShardSession final : public StageSession {
   std::unique_ptr<Communicator> communicator_
       ABSL_GUARDED_BY(mutex_);  // set once; its methods need no lock
 
-  ShardPort port_;  // last: it may call Abort() at once
+  StagePort port_;  // last: it may call Abort() at once
 };
 
 }  // namespace sluice

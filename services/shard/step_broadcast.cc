@@ -31,7 +31,7 @@ absl::Span<std::byte> Bytes(Header& header) {
 
 }  // namespace
 
-absl::Status SendStep(Communicator& communicator, const v1::ShardExecute& plan, v1::PushStep& rows,
+absl::Status SendStep(Communicator& communicator, const v1::StageExecute& plan, v1::PushStep& rows,
                       const std::optional<v1::RowRingOffer>& ring, Deadline deadline) {
   v1::Tensor& hidden = *rows.mutable_hidden();
   v1::PushStep description;
@@ -51,7 +51,7 @@ absl::Status SendStep(Communicator& communicator, const v1::ShardExecute& plan, 
   return status;
 }
 
-absl::Status ReceiveStep(Communicator& communicator, absl::Duration timeout, v1::ShardExecute& plan,
+absl::Status ReceiveStep(Communicator& communicator, absl::Duration timeout, v1::StageExecute& plan,
                          v1::PushStep& rows, std::optional<v1::RowRingOffer>& ring) {
   Header header = {};
   absl::Status status = communicator.Broadcast(Bytes(header), 0, Deadline::Never());

@@ -37,7 +37,7 @@ void ActivationsReceiver::Close(uint64_t epoch, const absl::Status& reason) {
   if (old != nullptr) old->Close(reason);
 }
 
-grpc::ServerBidiReactor<v1::PushRequest, v1::PushResponse>* ActivationsReceiver::Push(
+grpc::ServerBidiReactor<v1::PushRequest, v1::PushResponse>* ActivationsReceiver::Serve(
     grpc::CallbackServerContext* context) {
   return Stream::Start(
       {.on_request = [this](Stream& stream,
@@ -137,7 +137,7 @@ ActivationsSender::ActivationsSender(std::shared_ptr<grpc::Channel> channel,
                                      const WiringIdentity& wiring,
                                      std::function<void(absl::Status)> on_lost, RowRing* ring)
     : ring_(ring),
-      stub_(v1::ActivationsService::NewStub(std::move(channel))),
+      stub_(v1::StageService::NewStub(std::move(channel))),
       shared_(std::make_shared<Shared>(wiring, ring)) {
   shared_->on_lost = std::move(on_lost);
   stream_ = Stream::Start(

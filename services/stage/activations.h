@@ -1,4 +1,4 @@
-// Both ends of the stream of hidden rows between stages (protos/sluice/v1/activations.proto).
+// Both ends of the stream of hidden rows between stages (StageService.Push).
 #pragma once
 
 #include <atomic>
@@ -24,15 +24,15 @@
 #include "services/rpc/transport.h"
 #include "services/streams/client_stream.h"
 #include "services/streams/server_stream.h"
-#include "sluice/v1/activations.grpc.pb.h"
+#include "sluice/v1/stage.grpc.pb.h"
 
 namespace sluice {
 
 // Whether rows may come in a ring of device memory (services/rows).
 enum class RingUse { kNone, kTaken };
 
-// Serves ActivationsService for the session that is wired in at the moment. Thread-safe.
-class ActivationsReceiver final : public v1::ActivationsService::CallbackService {
+// Serves Push for the session that is wired in at the moment. Thread-safe.
+class ActivationsReceiver {
  public:
   // Gets the rows of each step, with their requests.
   using Inbox = LaneInbox<v1::PushRequest>;
@@ -49,8 +49,9 @@ class ActivationsReceiver final : public v1::ActivationsService::CallbackService
   // Tells it how far its ring has been taken; 0 that it was opened.
   void TellRingTaken(uint64_t epoch, uint64_t position);
 
-  grpc::ServerBidiReactor<v1::PushRequest, v1::PushResponse>* Push(
-      grpc::CallbackServerContext* context) override;
+  // Serves a call of Push.
+  grpc::ServerBidiReactor<v1::PushRequest, v1::PushResponse>* Serve(
+      grpc::CallbackServerContext* context);
 
  private:
   using Stream = ServerStream<v1::PushRequest, v1::PushResponse>;
@@ -122,7 +123,7 @@ class ActivationsSender {
   };
 
   RowRing* const ring_;
-  const std::unique_ptr<v1::ActivationsService::Stub> stub_;
+  const std::unique_ptr<v1::StageService::Stub> stub_;
   const std::shared_ptr<Shared> shared_;
   std::shared_ptr<Stream> stream_;
 };

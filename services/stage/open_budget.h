@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "kernels/deadline.h"
 #include "services/common/steady_time.h"
+#include "sluice/v1/stage.pb.h"
 
 namespace sluice {
 
@@ -18,8 +19,7 @@ class OpenBudget {
   static constexpr absl::Duration kMost = absl::Minutes(10);
 
   // Of an Open that has just arrived.
-  template <class Open>
-  explicit OpenBudget(const Open& open) : OpenBudget(Timeout(open.open_timeout_ms())) {}
+  explicit OpenBudget(const v1::StageOpen& open) : OpenBudget(Timeout(open.open_timeout_ms())) {}
   explicit OpenBudget(absl::Duration timeout) : deadline_(SteadyTime::Now() + timeout) {}
 
   // Never infinite.

@@ -17,7 +17,7 @@
 #include "services/rows/row_ring_reader.h"
 #include "services/rows/step_rows.h"
 #include "services/stage/activations.h"
-#include "sluice/v1/activations.pb.h"
+#include "sluice/v1/stage.pb.h"
 
 namespace sluice {
 

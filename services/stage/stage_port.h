@@ -15,7 +15,6 @@
 
 #include <functional>
 #include <memory>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -27,20 +26,14 @@
 namespace sluice {
 
 // A plan with the rows that it is for.
-template <class Plan>
 struct StageStep {
-  Plan plan;
+  v1::StageExecute plan;
   v1::PushStep rows;
 };
 
 // AddPlan(), Answer() and Close() are thread-safe; the rest belongs to the thread that computes.
-template <class Request, class Response>
-class StagePort final : public PlanLink<Request, Response>, public StageLinks {
+class StagePort final : public PlanLink, public StageLinks {
  public:
-  using typename PlanLink<Request, Response>::Plan;
-  using typename PlanLink<Request, Response>::Stream;
-  using Step = StageStep<Plan>;
-
   struct Options {
     WiringIdentity wiring;
     StageMemory memory;
@@ -52,57 +45,28 @@ class StagePort final : public PlanLink<Request, Response>, public StageLinks {
   };
 
   // Of a stream whose client has sent `open`. Dials the peers at once.
-  template <class OpenMessage>
-  StagePort(const OpenMessage& open, std::shared_ptr<Stream> stream, Options options)
-      : PlanLink<Request, Response>(open, options.wiring, std::move(stream)),
-        StageLinks(options.wiring, options.memory, std::move(options.peers),
-                   [this, on_close = options.on_close](const absl::Status& status) {
-                     Lose(status, on_close);
-                   }),
-        budget_(open),
-        plan_use_(options.plans),
-        on_close_(std::move(options.on_close)) {}
+  StagePort(const v1::StageOpen& open, std::shared_ptr<Stream> stream, Options options);
 
   // Waits until the peers that this stage dials have accepted the wiring, lets the others dial in,
   // and answers Open. DEADLINE_EXCEEDED when the budget is spent; how a peer was lost.
-  absl::Status Open() {
-    const absl::Status status = OpenLinks(budget_);
-    if (status.ok()) this->SendOpened(wiring(), plan_use_);
-    return status;
-  }
+  absl::Status Open();
 
   // Of Open(), and of what a session has to wait for before it.
   const OpenBudget& budget() const { return budget_; }
 
   // Waits for the next plan and its rows. A session that has something to do before the rows are
   // there, or gets none, calls NextPlan(), and then RowsOf().
-  absl::StatusOr<Step> Next() {
-    absl::StatusOr<Plan> plan = this->NextPlan();
-    if (!plan.ok()) return plan.status();
-    absl::StatusOr<v1::PushStep> rows = RowsOf(plan->step_id());
-    if (!rows.ok()) return rows.status();
-    return Step{*std::move(plan), *std::move(rows)};
-  }
+  absl::StatusOr<StageStep> Next();
 
   // Ends all streams with `reason` and wakes who waits. Any number of times; the first decides.
-  void Close(const absl::Status& reason) {
-    Lose(reason, on_close_);
-    Cancel();
-  }
+  void Close(const absl::Status& reason);
 
   // The session computes no more: closes the port, and gives back what belongs to its thread.
-  void Finish(const absl::Status& reason) {
-    Close(reason.ok() ? absl::CancelledError("the session is over") : reason);
-    Release();
-  }
+  void Finish(const absl::Status& reason);
 
  private:
   // Close(), but for the streams to other stages, one of which may be the caller.
-  void Lose(const absl::Status& reason, const std::function<void(const absl::Status&)>& on_close) {
-    const absl::Status first = this->ClosePlans(reason);
-    Stop(first);
-    if (on_close != nullptr) on_close(first);
-  }
+  void Lose(const absl::Status& reason, const std::function<void(const absl::Status&)>& on_close);
 
   const OpenBudget budget_;
   const PlanUse plan_use_;

@@ -13,6 +13,7 @@
 #include "absl/synchronization/mutex.h"
 #include "services/stage/stage_tenure.h"
 #include "services/watch/progress_watch.h"
+#include "sluice/v1/stage.pb.h"
 
 namespace sluice {
 
@@ -23,6 +24,9 @@ class StageSession {
 
   // Computes steps until closed or failed, and tells its streams. Runs on the worker's thread.
   virtual void Run() = 0;
+
+  // A request with a plan has come by the orchestrator's stream. Any thread, also before Run().
+  virtual void AddPlan(v1::StageRunRequest request) = 0;
 
   // Makes Run() return soon, whatever it waits for. Any thread, any number of times, also before
   // Run().

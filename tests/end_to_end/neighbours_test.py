@@ -13,11 +13,11 @@ from processes import (
     STORYTELLER, Client, Up, children_of, grpc, listeners_of, main, request, status_pb2, text_of)
 
 import random_model
-from sluice.v1 import activations_pb2, chosen_tokens_pb2
+from sluice.v1 import chosen_tokens_pb2, stage_pb2
 
 TOKENS = 24
 ROUNDS = 8
-PUSH = "/sluice.v1.ActivationsService/Push"
+PUSH = "/sluice.v1.StageService/Push"
 FOLLOW = "/sluice.v1.ChosenTokensService/Follow"
 
 
@@ -51,7 +51,7 @@ def sockets_of(pid):
 
 
 def row_of_zeros(epoch, step):
-    message = activations_pb2.PushRequest()
+    message = stage_pb2.PushRequest()
     message.step.epoch = epoch
     message.step.step_id = step
     message.step.hidden.dtype = 1  # F32
@@ -61,7 +61,7 @@ def row_of_zeros(epoch, step):
 
 
 def opening(epoch):
-    message = activations_pb2.PushRequest()
+    message = stage_pb2.PushRequest()
     message.open.epoch = epoch
     message.open.wiring_nonce = os.urandom(16)
     return message
@@ -128,8 +128,8 @@ class NeighboursTest(unittest.TestCase):
 
             def attack(name):
                 channel = grpc.insecure_channel(addresses[name])
-                push = channel.stream_stream(PUSH, activations_pb2.PushRequest.SerializeToString,
-                                             activations_pb2.PushResponse.FromString)
+                push = channel.stream_stream(PUSH, stage_pb2.PushRequest.SerializeToString,
+                                             stage_pb2.PushResponse.FromString)
                 step = 200
                 while not over.is_set():
                     for begin in ([], [opening(epoch)]):

@@ -14,7 +14,7 @@ import unittest
 import uuid
 
 from processes import BIN, SLUICE, STORYTELLER, Orchestrator, grpc, main
-from sluice.v1 import shard_pb2
+from sluice.v1 import shard_pb2, stage_pb2
 
 
 def openssl(*arguments):
@@ -89,24 +89,25 @@ class TerminationTest(unittest.TestCase):
                 channel = grpc.insecure_channel(address)
 
                 def call(method, request, response):
-                    return channel.unary_unary(f"/sluice.v1.ShardService/{method}", request_serializer=type(request).SerializeToString,
+                    return channel.unary_unary(f"/sluice.v1.{method}", request_serializer=type(request).SerializeToString,
                                                response_deserializer=response.FromString)(request, timeout=60, wait_for_ready=True)
 
-                info = call("GetInfo", shard_pb2.GetShardInfoRequest(), shard_pb2.GetShardInfoResponse)
-                run = channel.stream_stream("/sluice.v1.ShardService/Run", shard_pb2.ShardRunRequest.SerializeToString,
-                                            shard_pb2.ShardRunResponse.FromString)
-                wired = shard_pb2.ShardOpen(
-                    epoch=1, num_kv_blocks=info.num_kv_blocks, model_fingerprint=info.model_fingerprint,
-                    communicator=f"COMMUNICATOR_KIND_{kind}", communicator_name=group, rendezvous_address=address,
-                    wiring_nonce=os.urandom(16))
+                info = call("StageService/GetStageInfo", stage_pb2.GetStageInfoRequest(), stage_pb2.GetStageInfoResponse)
+                run = channel.stream_stream("/sluice.v1.StageService/Run", stage_pb2.StageRunRequest.SerializeToString,
+                                            stage_pb2.StageRunResponse.FromString)
+                wired = stage_pb2.StageOpen(
+                    epoch=1, model_fingerprint=info.model_fingerprint, wiring_nonce=os.urandom(16),
+                    shard=shard_pb2.ShardOpen(
+                        num_kv_blocks=info.shard.num_kv_blocks, communicator=f"COMMUNICATOR_KIND_{kind}",
+                        communicator_name=group, rendezvous_address=address))
                 opened = time.monotonic()
-                stream = run(requests(shard_pb2.ShardRunRequest(open=wired), over))
+                stream = run(requests(stage_pb2.StageRunRequest(open=wired), over))
                 if kind == "TCP":
-                    call("GetRendezvous", shard_pb2.GetRendezvousRequest(
+                    call("RendezvousService/GetRendezvous", shard_pb2.GetRendezvousRequest(
                         key=f"{group}/1", epoch=wired.epoch, wiring_nonce=wired.wiring_nonce,
                         model_fingerprint=wired.model_fingerprint), shard_pb2.GetRendezvousResponse)
                 deadline = time.monotonic() + 60
-                while call("GetInfo", shard_pb2.GetShardInfoRequest(), shard_pb2.GetShardInfoResponse).epoch != wired.epoch:
+                while call("StageService/GetStageInfo", stage_pb2.GetStageInfoRequest(), stage_pb2.GetStageInfoResponse).epoch != wired.epoch:
                     self.assertLess(time.monotonic(), deadline)
                     time.sleep(0.01)
                 rank.terminate()

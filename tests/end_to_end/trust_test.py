@@ -12,7 +12,7 @@ import time
 import unittest
 
 from processes import BIN, PROMPT, SLUICE, STORYTELLER, Client, Orchestrator, Up, grpc, main, request, sluice, text_of, tokenizer_pb2
-from sluice.v1 import shard_pb2
+from sluice.v1 import shard_pb2, stage_pb2
 
 ROLES = ("tokenizer", "embedding", "shard", "sampler")
 
@@ -119,19 +119,20 @@ class TrustTest(unittest.TestCase):
         channel = grpc.insecure_channel(f"unix:{self.folder}/shard")
         self.addCleanup(channel.close)
         info = channel.unary_unary(
-            "/sluice.v1.ShardService/GetInfo", request_serializer=shard_pb2.GetShardInfoRequest.SerializeToString,
-            response_deserializer=shard_pb2.GetShardInfoResponse.FromString)(
-                shard_pb2.GetShardInfoRequest(), timeout=60, wait_for_ready=True)
-        run = channel.stream_stream("/sluice.v1.ShardService/Run", shard_pb2.ShardRunRequest.SerializeToString,
-                                    shard_pb2.ShardRunResponse.FromString)
+            "/sluice.v1.StageService/GetStageInfo", request_serializer=stage_pb2.GetStageInfoRequest.SerializeToString,
+            response_deserializer=stage_pb2.GetStageInfoResponse.FromString)(
+                stage_pb2.GetStageInfoRequest(), timeout=60, wait_for_ready=True)
+        run = channel.stream_stream("/sluice.v1.StageService/Run", stage_pb2.StageRunRequest.SerializeToString,
+                                    stage_pb2.StageRunResponse.FromString)
 
         def open_under(epoch):
             """How the stream ends: nothing is at the address of the next stage."""
-            opened = shard_pb2.ShardOpen(
-                epoch=epoch, num_kv_blocks=info.num_kv_blocks, model_fingerprint=info.model_fingerprint,
-                next_stage=f"unix:{self.folder}/none", communicator="COMMUNICATOR_KIND_SHM", wiring_nonce=bytes(16))
+            opened = stage_pb2.StageOpen(
+                epoch=epoch, model_fingerprint=info.model_fingerprint, next_stage=f"unix:{self.folder}/none",
+                wiring_nonce=bytes(16), shard=shard_pb2.ShardOpen(
+                    num_kv_blocks=info.shard.num_kv_blocks, communicator="COMMUNICATOR_KIND_SHM"))
             with self.assertRaises(grpc.RpcError) as ended:
-                list(run(iter([shard_pb2.ShardRunRequest(open=opened)]), timeout=60))
+                list(run(iter([stage_pb2.StageRunRequest(open=opened)]), timeout=60))
             return ended.exception.code(), ended.exception.details()
 
         for epoch in (2**64 - 1, 2**62 + 1, 0):

@@ -8,7 +8,7 @@
 
 #include "services/lane/lane_inbox.h"
 #include "services/lane/lane_segment.h"
-#include "sluice/v1/activations.pb.h"
+#include "sluice/v1/stage.pb.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 8) return 0;

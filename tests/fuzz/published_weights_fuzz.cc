@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "services/model/published_model.h"
 #include "services/model/weight_rule.h"
 #include "services/model/weights.h"
+#include "tests/fuzz/temp_folder.h"
 
 namespace {
 
@@ -53,21 +53,6 @@ std::vector<std::string> Quantizations() {
       R"({"quant_method": "bitsandbytes", "load_in_4bit": true})"};
 }
 
-// A folder for this process; gone with it.
-class Folder {
- public:
-  Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "sluice_fuzz_XXXXXX").string();
-    SLUICE_CHECK(mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 void ReadWith(const std::string& model, const std::string& quantization,
               const std::string& folder) {
   auto config = sluice::ParseModelConfig(model + quantization + "}", "", "fuzzed");
@@ -89,7 +74,7 @@ void ReadWith(const std::string& model, const std::string& quantization,
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const Folder folder;
+  static const sluice::TempFolder folder;
   static const std::vector<std::string> quantizations = Quantizations();
   std::ofstream(folder.path() + "/model.safetensors", std::ios::binary)
       .write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));

@@ -3,13 +3,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include "kernels/check.h"
 #include "services/model/weights.h"
+#include "tests/fuzz/temp_folder.h"
 
 namespace {
 
@@ -33,21 +33,6 @@ sluice::ModelConfig ConfigWith(const char* quantization) {
   return *config;
 }
 
-// A folder for this process; gone with it.
-class Folder {
- public:
-  Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "sluice_fuzz_XXXXXX").string();
-    SLUICE_CHECK(mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 void ReadWith(const sluice::ModelConfig& config, const std::string& folder) {
   const auto source = sluice::WeightSource::Open(folder, config);
   if (!source.ok()) return;
@@ -67,7 +52,7 @@ void ReadWith(const sluice::ModelConfig& config, const std::string& folder) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const Folder folder;
+  static const sluice::TempFolder folder;
   std::ofstream(folder.path() + "/model.safetensors", std::ios::binary)
       .write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
   for (const char* quantization : kQuantizations) {

@@ -57,22 +57,22 @@ int32_t TokenAt(int32_t sequence_index, int32_t position) {
   return (position * 7 + sequence_index * 13 + 5) % kVocabulary;
 }
 
-void Spoil(uint8_t how, v1::GetShardInfoResponse& info) {
+void SpoilInfo(uint8_t how, v1::GetStageInfoResponse& info) {
   const int32_t values[] = {0, -1, std::numeric_limits<int32_t>::max(),
                             std::numeric_limits<int32_t>::min(), 3};
   const int32_t value = values[how / 8 % 5];
   switch (how % 8) {
     case 1:
-      return info.set_block_size(value);
+      return info.mutable_shard()->set_block_size(value);
     case 2:
-      if (how >= 128) return info.set_num_state_slots(value);
-      return info.set_num_kv_blocks(value);
+      if (how >= 128) return info.mutable_shard()->set_num_state_slots(value);
+      return info.mutable_shard()->set_num_kv_blocks(value);
     case 3:
-      return info.set_rank(value);
+      return info.mutable_shard()->set_rank(value);
     case 4:
-      return info.set_num_stages(value);
+      return info.mutable_shard()->set_num_stages(value);
     case 5:
-      return info.set_max_step_tokens(value);
+      return info.mutable_shard()->set_max_step_tokens(value);
     case 6:
       return info.set_num_steps(static_cast<uint64_t>(value));
     case 7:
@@ -143,22 +143,17 @@ class Wire {
 };
 
 // A stage's end of a stream. Answers Open, and of the sampler every plan.
-template <class Request, class Response>
-class FakeStream final : public MessageStream<Request, Response> {
+class FakeStream final : public StageNetwork::Stream {
  public:
-  using Handler = typename MessageStream<Request, Response>::Handler;
+  using Response = v1::StageRunResponse;
 
   FakeStream(Wire* wire, Spoiler* spoiler, Handler handler)
       : wire_(*wire), spoiler_(*spoiler), state_(std::make_shared<Handler>(std::move(handler))) {}
 
-  void Send(Request&& request) override {
-    if (request.has_open()) {
-      Open(request);
-    } else if constexpr (std::is_same_v<Response, v1::SamplerRunResponse>) {
-      Execute(request.execute());
-    } else if constexpr (std::is_same_v<Response, v1::ShardRunResponse>) {
-      TellTimes();
-    }
+  void Send(v1::StageRunRequest&& request) override {
+    if (request.has_open()) return Open(request.open());
+    if (request.execute().has_sampler()) Execute(request.execute());
+    if (request.execute().has_shard()) TellTimes();
   }
 
  private:
@@ -173,11 +168,11 @@ class FakeStream final : public MessageStream<Request, Response> {
     });
   }
 
-  void Open(const Request& request) {
+  void Open(const v1::StageOpen& open) {
     Response response;
-    response.mutable_opened()->set_epoch(request.open().epoch());
-    response.mutable_opened()->set_wiring_nonce(request.open().wiring_nonce());
-    response.mutable_opened()->set_model_fingerprint(request.open().model_fingerprint());
+    response.mutable_opened()->set_epoch(open.epoch());
+    response.mutable_opened()->set_wiring_nonce(open.wiring_nonce());
+    response.mutable_opened()->set_model_fingerprint(open.model_fingerprint());
     const uint8_t how = spoiler_.Next();
     if (how % 16 == 1) return End();
     if (how % 16 == 2) return;  // never opens
@@ -191,25 +186,21 @@ class FakeStream final : public MessageStream<Request, Response> {
   }
 
   void TellTimes() {
-    if constexpr (std::is_same_v<Response, v1::ShardRunResponse>) {
-      const uint8_t how = spoiler_.Next();
-      if (how % 8 != 1) return;
-      Response response;
-      response.mutable_times()->set_busy_ns(~uint64_t{0} / (how + 1));
-      response.mutable_times()->set_gap_ns(~uint64_t{0});
-      Answer(std::move(response));
-    }
+    const uint8_t how = spoiler_.Next();
+    if (how % 8 != 1) return;
+    Response response;
+    response.mutable_times()->set_busy_ns(~uint64_t{0} / (how + 1));
+    response.mutable_times()->set_gap_ns(~uint64_t{0});
+    Answer(std::move(response));
   }
 
-  void Execute(const v1::SamplerExecute& plan) {
-    if constexpr (std::is_same_v<Response, v1::SamplerRunResponse>) {
-      Response response;
-      v1::SamplerExecuted& executed = *response.mutable_executed();
-      executed.set_epoch(plan.epoch());
-      executed.set_step_id(plan.step_id());
-      for (const v1::SamplerRow& row : plan.rows()) AddRow(row, executed);
-      Spoil(spoiler_.Next(), std::move(response));
-    }
+  void Execute(const v1::StageExecute& plan) {
+    Response response;
+    response.mutable_executed()->set_epoch(plan.epoch());
+    response.mutable_executed()->set_step_id(plan.step_id());
+    v1::SamplerExecuted& executed = *response.mutable_executed()->mutable_sampler();
+    for (const v1::SamplerRow& row : plan.sampler().rows()) AddRow(row, executed);
+    Spoil(spoiler_.Next(), std::move(response));
   }
 
   static void AddRow(const v1::SamplerRow& row, v1::SamplerExecuted& executed) {
@@ -225,46 +216,45 @@ class FakeStream final : public MessageStream<Request, Response> {
   }
 
   void Spoil(uint8_t how, Response response) {
-    if constexpr (std::is_same_v<Response, v1::SamplerRunResponse>) {
-      v1::SamplerExecuted& executed = *response.mutable_executed();
-      const uint8_t which = spoiler_.Next();
-      switch (how % 16) {
-        case 1:
-          executed.set_step_id(executed.step_id() + which + 1);
-          break;
-        case 2:
-          executed.set_epoch(executed.epoch() + which + 1);
-          break;
-        case 3:
-          if (executed.rows_size() > 0) executed.mutable_rows()->RemoveLast();
-          break;
-        case 4:
-          executed.add_rows();
-          break;
-        case 5:
-          Answer(response);
-          break;
-        case 6:
-          return;  // never answers
-        case 7:
-          return End();
-        case 8:
-          response.mutable_opened();
-          break;
-        case 9:
-          response.Clear();
-          break;
-        case 10:
-          executed.set_step_id(0);
-          break;
-        default:
-          if (how % 16 > 10 && executed.rows_size() > 0) {
-            SpoilRow(how / 16, *executed.mutable_rows(which % executed.rows_size()));
-          }
-          break;
-      }
-      Answer(std::move(response));
+    v1::StageExecuted& step = *response.mutable_executed();
+    v1::SamplerExecuted& executed = *step.mutable_sampler();
+    const uint8_t which = spoiler_.Next();
+    switch (how % 16) {
+      case 1:
+        step.set_step_id(step.step_id() + which + 1);
+        break;
+      case 2:
+        step.set_epoch(step.epoch() + which + 1);
+        break;
+      case 3:
+        if (executed.rows_size() > 0) executed.mutable_rows()->RemoveLast();
+        break;
+      case 4:
+        executed.add_rows();
+        break;
+      case 5:
+        Answer(response);
+        break;
+      case 6:
+        return;  // never answers
+      case 7:
+        return End();
+      case 8:
+        response.mutable_opened();
+        break;
+      case 9:
+        response.Clear();
+        break;
+      case 10:
+        step.set_step_id(0);
+        break;
+      default:
+        if (how % 16 > 10 && executed.rows_size() > 0) {
+          SpoilRow(how / 16, *executed.mutable_rows(which % executed.rows_size()));
+        }
+        break;
     }
+    Answer(std::move(response));
   }
 
   Wire& wire_;
@@ -276,48 +266,33 @@ class FakeNetwork final : public StageNetwork {
  public:
   FakeNetwork(Wire* wire, Spoiler* spoiler) : wire_(*wire), spoiler_(*spoiler) {}
 
-  void AskEmbedding(const std::string&, absl::Duration,
-                    InfoCallback<v1::GetEmbeddingInfoResponse> callback) override {
-    Answer<v1::GetEmbeddingInfoResponse>({}, std::move(callback));
-  }
-  void AskShard(const std::string&, absl::Duration,
-                InfoCallback<v1::GetShardInfoResponse> callback) override {
-    v1::GetShardInfoResponse info;
-    info.set_num_stages(1);
-    info.set_num_ranks(1);
-    info.set_block_size(kBlockSize);
-    info.set_num_kv_blocks(kNumBlocks);
-    info.set_max_step_tokens(64);
-    sluice::Spoil(spoiler_.Next(), info);
-    Answer(std::move(info), std::move(callback));
-  }
-  void AskSampler(const std::string&, absl::Duration,
-                  InfoCallback<v1::GetSamplerInfoResponse> callback) override {
-    v1::GetSamplerInfoResponse info;
-    info.set_vocabulary_size(kVocabulary);
+  void Ask(Role role, const std::string&, absl::Duration, InfoCallback callback) override {
+    v1::GetStageInfoResponse info;
+    if (role == Role::kEmbedding) info.mutable_embedding();
+    if (role == Role::kSampler) info.mutable_sampler()->set_vocabulary_size(kVocabulary);
+    if (role == Role::kShard) {
+      v1::ShardInfo& shard = *info.mutable_shard();
+      shard.set_num_stages(1);
+      shard.set_num_ranks(1);
+      shard.set_block_size(kBlockSize);
+      shard.set_num_kv_blocks(kNumBlocks);
+      shard.set_max_step_tokens(64);
+      SpoilInfo(spoiler_.Next(), info);
+    }
     Answer(std::move(info), std::move(callback));
   }
   void Refuse(const std::string&, const std::string&) override {}
 
-  absl::StatusOr<std::unique_ptr<EmbeddingStream>> RunEmbedding(
-      const std::string&, EmbeddingStream::Handler handler) override {
-    return Run<v1::EmbeddingRunRequest, v1::EmbeddingRunResponse>(std::move(handler));
-  }
-  absl::StatusOr<std::unique_ptr<ShardStream>> RunShard(const std::string&,
-                                                        ShardStream::Handler handler) override {
-    return Run<v1::ShardRunRequest, v1::ShardRunResponse>(std::move(handler));
-  }
-  absl::StatusOr<std::unique_ptr<SamplerStream>> RunSampler(
-      const std::string&, SamplerStream::Handler handler) override {
-    return Run<v1::SamplerRunRequest, v1::SamplerRunResponse>(std::move(handler));
+  absl::StatusOr<std::unique_ptr<Stream>> Run(Role, const std::string&,
+                                              Stream::Handler handler) override {
+    return std::make_unique<FakeStream>(&wire_, &spoiler_, std::move(handler));
   }
 
  private:
-  template <class Response>
-  void Answer(Response info, InfoCallback<Response> callback) {
+  void Answer(v1::GetStageInfoResponse info, InfoCallback callback) {
     const uint8_t how = spoiler_.Next();
     if (how % 16 == 1) return;  // never answers
-    absl::StatusOr<Response> answer = std::move(info);
+    absl::StatusOr<v1::GetStageInfoResponse> answer = std::move(info);
     if (how % 16 == 2) answer = absl::PermissionDeniedError("spoiled");
     if (how % 16 == 3) answer->set_model_fingerprint("another");
     if (how % 16 == 4) answer->set_epoch(how);
@@ -325,12 +300,6 @@ class FakeNetwork final : public StageNetwork {
     wire_.Post([answer = std::move(answer), callback = std::move(callback)]() mutable {
       callback(std::move(answer));
     });
-  }
-
-  template <class Request, class Response>
-  std::unique_ptr<MessageStream<Request, Response>> Run(
-      typename MessageStream<Request, Response>::Handler handler) {
-    return std::make_unique<FakeStream<Request, Response>>(&wire_, &spoiler_, std::move(handler));
   }
 
   Wire& wire_;

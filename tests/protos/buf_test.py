@@ -81,7 +81,7 @@ def curl(address, method, request=None, *flags):
 
 class ReflectionTest(unittest.TestCase):
     OWN = {"orchestrator": "sluice.v1.GenerationService", "tokenizer": "sluice.v1.TokenizerService",
-           "embedding": "sluice.v1.EmbeddingService", "shard": "sluice.v1.ShardService", "sampler": "sluice.v1.SamplerService"}
+           "embedding": "sluice.v1.StageService", "shard": "sluice.v1.StageService", "sampler": "sluice.v1.StageService"}
 
     def test_every_service_of_every_process_is_listed_and_described(self):
         seen = set()
@@ -90,10 +90,10 @@ class ReflectionTest(unittest.TestCase):
             done = curl(address, "", None, "--list-services")
             self.assertEqual(done.returncode, 0, done.stderr)
             services = set(done.stdout.split())
-            # Stages that hidden rows are sent to serve those as well, and the sampler tells which tokens it has chosen;
-            # gateways hold their calls in sessions.
-            inner = {"orchestrator": {"sluice.v1.GenerationSessionService"}, "shard": {"sluice.v1.ActivationsService"},
-                     "sampler": {"sluice.v1.ActivationsService", "sluice.v1.ChosenTokensService"}}.get(name, set())
+            # Ranks of shards meet at rank 0, the sampler compiles constraints and sends the tokens it has chosen, gateways hold
+            # their calls in sessions.
+            inner = {"orchestrator": {"sluice.v1.GenerationSessionService"}, "shard": {"sluice.v1.RendezvousService"},
+                     "sampler": {"sluice.v1.ConstraintService", "sluice.v1.ChosenTokensService"}}.get(name, set())
             common = {"grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"}
             self.assertEqual(services, {self.OWN[name]} | inner | common, name)
             methods = curl(address, "", None, "--list-methods")
@@ -123,7 +123,7 @@ class ReflectionTest(unittest.TestCase):
         for name, address in addresses():
             if name == "orchestrator":
                 continue
-            done = curl(address, f"/{self.OWN[name]}/GetInfo", {})
+            done = curl(address, f"/{self.OWN[name]}/{'GetInfo' if name == 'tokenizer' else 'GetStageInfo'}", {})
             self.assertEqual(done.returncode, 0, name + done.stderr)
 
 

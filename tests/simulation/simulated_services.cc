@@ -6,30 +6,12 @@
 #include "absl/strings/str_cat.h"
 
 namespace sluice::simulation {
-namespace {
-
-template <class Response>
-Response InfoOf(const StageProcess& process) {
-  const v1::GetShardInfoResponse shard = process.ShardInfo();
-  Response info;
-  info.set_model_fingerprint(shard.model_fingerprint());
-  info.set_epoch(shard.epoch());
-  return info;
-}
-
-template <>
-v1::GetShardInfoResponse InfoOf(const StageProcess& process) {
-  return process.ShardInfo();
-}
-
-}  // namespace
-
 // ---- Stages ----
 
 // The answer comes over a connection of its own, and counts once. Nobody times it out here: the
 // caller must.
-template <class Response>
-void SimulatedStageNetwork::Ask(const std::string& address, InfoCallback<Response> callback) {
+void SimulatedStageNetwork::Ask(Role, const std::string& address, absl::Duration,
+                                InfoCallback callback) {
   const std::shared_ptr<Connection> connection =
       world_.network->Connect(host_, world_.host(address));
   const auto open = std::make_shared<bool>(true);
@@ -41,53 +23,21 @@ void SimulatedStageNetwork::Ask(const std::string& address, InfoCallback<Respons
     const StageProcess* process = find(address);
     const std::shared_ptr<Connection> connection = weak.lock();
     if (process == nullptr || connection == nullptr) return;
-    connection->Send(Connection::kClient,
-                     [connection, open, callback, info = InfoOf<Response>(*process)] {
-                       if (std::exchange(*open, false)) callback(info);
-                     });
+    connection->Send(Connection::kClient, [connection, open, callback, info = process->Info()] {
+      if (std::exchange(*open, false)) callback(info);
+    });
   });
 }
 
-void SimulatedStageNetwork::AskEmbedding(const std::string& address, absl::Duration,
-                                         InfoCallback<v1::GetEmbeddingInfoResponse> callback) {
-  Ask(address, std::move(callback));
-}
-
-void SimulatedStageNetwork::AskShard(const std::string& address, absl::Duration,
-                                     InfoCallback<v1::GetShardInfoResponse> callback) {
-  Ask(address, std::move(callback));
-}
-
-void SimulatedStageNetwork::AskSampler(const std::string& address, absl::Duration,
-                                       InfoCallback<v1::GetSamplerInfoResponse> callback) {
-  Ask(address, std::move(callback));
-}
-
-template <class Run>
-auto SimulatedStageNetwork::Start(const std::string& address, decltype(Run::handler) handler) {
-  auto run = std::make_shared<Run>();
+absl::StatusOr<std::unique_ptr<StageNetwork::Stream>> SimulatedStageNetwork::Run(
+    Role, const std::string& address, Stream::Handler handler) {
+  auto run = std::make_shared<StageRun>();
   run->connection = world_.network->Connect(host_, world_.host(address));
   run->handler = std::move(handler);
   run->connection->Send(Connection::kServer, [find = world_.find, address, run] {
     if (StageProcess* process = find(address)) process->Serve(run);
   });
-  return std::make_unique<SimulatedStream<typename Run::RequestType, typename Run::ResponseType>>(
-      run);
-}
-
-absl::StatusOr<std::unique_ptr<StageNetwork::EmbeddingStream>> SimulatedStageNetwork::RunEmbedding(
-    const std::string& address, EmbeddingStream::Handler handler) {
-  return Start<EmbeddingRun>(address, std::move(handler));
-}
-
-absl::StatusOr<std::unique_ptr<StageNetwork::ShardStream>> SimulatedStageNetwork::RunShard(
-    const std::string& address, ShardStream::Handler handler) {
-  return Start<ShardRun>(address, std::move(handler));
-}
-
-absl::StatusOr<std::unique_ptr<StageNetwork::SamplerStream>> SimulatedStageNetwork::RunSampler(
-    const std::string& address, SamplerStream::Handler handler) {
-  return Start<SamplerRun>(address, std::move(handler));
+  return std::make_unique<SimulatedStream<v1::StageRunRequest, v1::StageRunResponse>>(run);
 }
 
 // ---- The tokenizer ----

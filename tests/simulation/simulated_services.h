@@ -16,27 +16,14 @@ class SimulatedStageNetwork final : public StageNetwork {
   // Calls from `host` into the world; both are borrowed.
   SimulatedStageNetwork(StageWorld* world, HostId host) : world_(*world), host_(host) {}
 
-  void AskEmbedding(const std::string& address, absl::Duration timeout,
-                    InfoCallback<v1::GetEmbeddingInfoResponse> callback) override;
-  void AskShard(const std::string& address, absl::Duration timeout,
-                InfoCallback<v1::GetShardInfoResponse> callback) override;
-  void AskSampler(const std::string& address, absl::Duration timeout,
-                  InfoCallback<v1::GetSamplerInfoResponse> callback) override;
-  absl::StatusOr<std::unique_ptr<EmbeddingStream>> RunEmbedding(
-      const std::string& address, EmbeddingStream::Handler handler) override;
-  absl::StatusOr<std::unique_ptr<ShardStream>> RunShard(const std::string& address,
-                                                        ShardStream::Handler handler) override;
-  absl::StatusOr<std::unique_ptr<SamplerStream>> RunSampler(
-      const std::string& address, SamplerStream::Handler handler) override;
+  void Ask(Role role, const std::string& address, absl::Duration timeout,
+           InfoCallback callback) override;
+  absl::StatusOr<std::unique_ptr<Stream>> Run(Role role, const std::string& address,
+                                              Stream::Handler handler) override;
 
   void Refuse(const std::string&, const std::string&) override {}
 
  private:
-  template <class Response>
-  void Ask(const std::string& address, InfoCallback<Response> callback);
-  template <class Run>
-  auto Start(const std::string& address, decltype(Run::handler) handler);
-
   StageWorld& world_;
   const HostId host_;
 };

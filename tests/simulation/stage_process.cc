@@ -1,7 +1,6 @@
 // A simulated process as its peers see it: streams, sessions under epochs, ranks that join.
 #include "tests/simulation/stage_process.h"
 
-#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -29,19 +28,23 @@ StageProcess::StageProcess(StageWorld* world, Kind kind, std::string address, in
 
 StageProcess::~StageProcess() = default;
 
-v1::GetShardInfoResponse StageProcess::ShardInfo() const {
-  v1::GetShardInfoResponse info;
+v1::GetStageInfoResponse StageProcess::Info() const {
+  v1::GetStageInfoResponse info;
   info.set_model_fingerprint("fake");
-  info.set_stage(stage_);
-  info.set_num_stages(world_.options.num_stages);
-  info.set_rank(rank_);
-  info.set_num_ranks(world_.options.num_ranks);
-  info.set_block_size(world_.options.block_size);
-  info.set_num_kv_blocks(world_.options.num_blocks);
-  info.set_max_step_tokens(512);
   info.set_epoch(epoch_);
+  if (kind_ == Kind::kEmbedding) info.mutable_embedding();
+  if (kind_ == Kind::kSampler) info.mutable_sampler();
+  if (kind_ != Kind::kShard) return info;
   info.set_num_steps(num_steps_);
   info.set_arithmetic("fake");
+  v1::ShardInfo& shard = *info.mutable_shard();
+  shard.set_stage(stage_);
+  shard.set_num_stages(world_.options.num_stages);
+  shard.set_rank(rank_);
+  shard.set_num_ranks(world_.options.num_ranks);
+  shard.set_block_size(world_.options.block_size);
+  shard.set_num_kv_blocks(world_.options.num_blocks);
+  shard.set_max_step_tokens(512);
   return info;
 }
 
@@ -63,44 +66,19 @@ void StageProcess::Later(absl::Duration delay, const std::shared_ptr<Session>& s
 
 // ---- Sessions ----
 
-void StageProcess::Serve(const std::shared_ptr<EmbeddingRun>& run) {
-  run->on_request = [this, run = run.get(), session = std::shared_ptr<Session>()](
-                        v1::EmbeddingRunRequest request) mutable {
-    if (request.has_open()) {
-      OpenSession(run->shared_from_this(), request.open());
-      session = session_;
-    } else if (request.has_execute() && session != nullptr) {
-      AddPlan(session, {.step_id = request.execute().step_id(), .embedding = request.execute()});
-    }
-  };
-}
-
-void StageProcess::Serve(const std::shared_ptr<ShardRun>& run) {
+void StageProcess::Serve(const std::shared_ptr<StageRun>& run) {
   run->on_request = [this, run = run.get(),
-                     session = std::shared_ptr<Session>()](v1::ShardRunRequest request) mutable {
+                     session = std::shared_ptr<Session>()](v1::StageRunRequest request) mutable {
     if (request.has_open()) {
       OpenSession(run->shared_from_this(), request.open());
       session = session_;
     } else if (request.has_execute() && session != nullptr) {
-      AddPlan(session, {.step_id = request.execute().step_id(), .shard = request.execute()});
+      AddPlan(session, std::move(*request.mutable_execute()));
     }
   };
 }
 
-void StageProcess::Serve(const std::shared_ptr<SamplerRun>& run) {
-  run->on_request = [this, run = run.get(),
-                     session = std::shared_ptr<Session>()](v1::SamplerRunRequest request) mutable {
-    if (request.has_open()) {
-      OpenSession(run->shared_from_this(), request.open());
-      session = session_;
-    } else if (request.has_execute() && session != nullptr) {
-      AddPlan(session, {.step_id = request.execute().step_id(), .sampler = request.execute()});
-    }
-  };
-}
-
-template <class Run, class Open>
-void StageProcess::OpenSession(const std::shared_ptr<Run>& run, const Open& open) {
+void StageProcess::OpenSession(const std::shared_ptr<StageRun>& run, const v1::StageOpen& open) {
   // The connection holds the session, so that the session must not hold the connection.
   const auto close = [weak =
                           std::weak_ptr<Connection>(run->connection)](const absl::Status& status) {
@@ -121,32 +99,30 @@ void StageProcess::OpenSession(const std::shared_ptr<Run>& run, const Open& open
   session->wiring = *wiring;
   session->stream = tenure_.Begin(orchestrator);
   session->close = close;
-  const std::weak_ptr<Run> weak = run;
+  const std::weak_ptr<StageRun> weak = run;
   session->send_opened = [weak, wiring = *wiring] {
-    const std::shared_ptr<Run> run = weak.lock();
+    const std::shared_ptr<StageRun> run = weak.lock();
     if (run == nullptr) return;
-    typename Run::ResponseType response;
+    v1::StageRunResponse response;
     SetWiring(wiring, *response.mutable_opened());
-    Run::SendResponse(run, std::move(response));
+    StageRun::SendResponse(run, std::move(response));
   };
-  if constexpr (std::is_same_v<Run, SamplerRun>) {
-    session->answer = [weak](v1::SamplerRunResponse response) {
-      if (const auto run = weak.lock()) Run::SendResponse(run, std::move(response));
-    };
-  }
+  session->answer = [weak](v1::StageRunResponse response) {
+    if (const auto run = weak.lock()) StageRun::SendResponse(run, std::move(response));
+  };
   run->connection->on_end[Connection::kServer] = [this, session](const absl::Status&) {
     CloseSession(session, absl::CancelledError("the orchestrator ended the stream"));
   };
-  if constexpr (std::is_same_v<Run, ShardRun>) {
-    session->communicator = open.communicator_name();
+  if (kind_ == Kind::kShard) {
+    session->communicator = open.shard().communicator_name();
     Later(absl::Microseconds(50), session,
           [this, session, next = open.next_stage(),
            give_up = world_.timeline->now() + absl::Milliseconds(open.open_timeout_ms())] {
             JoinRanks(session, next, give_up);
           });
-  } else if constexpr (std::is_same_v<Run, EmbeddingRun>) {
+  } else if (kind_ == Kind::kEmbedding) {
     DialNext(session, open.next_stage());
-    DialSampler(session, open.sampler());
+    DialSampler(session, open.embedding().sampler());
   } else {
     Ready(session);
   }
@@ -296,12 +272,12 @@ void StageProcess::Serve(const std::shared_ptr<PushStream>& push) {
 std::vector<std::pair<uint64_t, size_t>> StageProcess::AwaitedRows() const {
   std::vector<std::pair<uint64_t, size_t>> awaited;
   if (session_ == nullptr || session_->closed || kind_ == Kind::kEmbedding) return awaited;
-  for (const Plan& plan : session_->plans) {
-    size_t num_rows = static_cast<size_t>(plan.sampler.rows_size());
-    for (const v1::Segment& segment : plan.shard.segments()) {
+  for (const v1::StageExecute& plan : session_->plans) {
+    size_t num_rows = static_cast<size_t>(plan.sampler().rows_size());
+    for (const v1::Segment& segment : plan.shard().segments()) {
       num_rows += static_cast<size_t>(segment.num_positions());
     }
-    if (!session_->hidden.contains(plan.step_id)) awaited.emplace_back(plan.step_id, num_rows);
+    if (!session_->hidden.contains(plan.step_id())) awaited.emplace_back(plan.step_id(), num_rows);
   }
   return awaited;
 }

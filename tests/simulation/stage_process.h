@@ -16,9 +16,7 @@
 #include "absl/status/status.h"
 #include "kernels/communicator/wiring_identity.h"
 #include "services/stage/stage_tenure.h"
-#include "sluice/v1/embedding.pb.h"
-#include "sluice/v1/sampler.pb.h"
-#include "sluice/v1/shard.pb.h"
+#include "sluice/v1/stage.pb.h"
 #include "tests/simulation/network.h"
 #include "tests/simulation/timeline.h"
 
@@ -45,9 +43,7 @@ struct ChosenMessage {
 };
 using FollowStream = Duplex<FollowMessage, ChosenMessage>;
 
-using EmbeddingRun = Duplex<v1::EmbeddingRunRequest, v1::EmbeddingRunResponse>;
-using ShardRun = Duplex<v1::ShardRunRequest, v1::ShardRunResponse>;
-using SamplerRun = Duplex<v1::SamplerRunRequest, v1::SamplerRunResponse>;
+using StageRun = Duplex<v1::StageRunRequest, v1::StageRunResponse>;
 
 struct StageOptions {
   int num_stages = 1;
@@ -87,14 +83,12 @@ class StageProcess : public std::enable_shared_from_this<StageProcess> {
   ~StageProcess();
 
   // Serve a new stream.
-  void Serve(const std::shared_ptr<EmbeddingRun>& run);
-  void Serve(const std::shared_ptr<ShardRun>& run);
-  void Serve(const std::shared_ptr<SamplerRun>& run);
+  void Serve(const std::shared_ptr<StageRun>& run);
   void Serve(const std::shared_ptr<PushStream>& push);
   void Serve(const std::shared_ptr<FollowStream>& follow);
 
   uint64_t epoch() const { return epoch_; }
-  v1::GetShardInfoResponse ShardInfo() const;
+  v1::GetStageInfoResponse Info() const;
 
   // The steps whose rows it waits for, and how many rows: what a foreign process would have to
   // send.
@@ -104,21 +98,14 @@ class StageProcess : public std::enable_shared_from_this<StageProcess> {
   void SpoilSlot();
 
  private:
-  // A step's plan; of one kind per process.
-  struct Plan {
-    uint64_t step_id = 0;
-    v1::EmbeddingExecute embedding;
-    v1::ShardExecute shard;
-    v1::SamplerExecute sampler;
-  };
   struct Session {
     WiringIdentity wiring;
     uint64_t stream = 0;  // of the tenure
     std::string communicator;
     std::function<void(const absl::Status&)> close;  // the Run stream
     std::function<void()> send_opened;
-    std::function<void(v1::SamplerRunResponse)> answer;
-    std::deque<Plan> plans;
+    std::function<void(v1::StageRunResponse)> answer;
+    std::deque<v1::StageExecute> plans;
     std::weak_ptr<PushStream> from_before;  // the accepted stream of the stage before
     std::map<uint64_t, Rows> hidden;
     std::map<uint64_t, std::vector<int32_t>> tables;  // of a leading rank, by sequence
@@ -134,17 +121,16 @@ class StageProcess : public std::enable_shared_from_this<StageProcess> {
     bool closed = false;
   };
 
-  template <class Run, class Open>
-  void OpenSession(const std::shared_ptr<Run>& run, const Open& open);
+  void OpenSession(const std::shared_ptr<StageRun>& run, const v1::StageOpen& open);
   void CloseSession(const std::shared_ptr<Session>& session, const absl::Status& status);
   void JoinRanks(const std::shared_ptr<Session>& session, const std::string& next_stage,
                  SteadyTime give_up);
   void DialNext(const std::shared_ptr<Session>& session, const std::string& next_stage);
   void DialSampler(const std::shared_ptr<Session>& session, const std::string& sampler);
   void Ready(const std::shared_ptr<Session>& session);
-  void AddPlan(const std::shared_ptr<Session>& session, Plan plan);
+  void AddPlan(const std::shared_ptr<Session>& session, v1::StageExecute plan);
   void ComputeNext(const std::shared_ptr<Session>& session);
-  void Compute(const std::shared_ptr<Session>& session, const Plan& plan, Rows rows);
+  void Compute(const std::shared_ptr<Session>& session, const v1::StageExecute& plan, Rows rows);
   // Puts in the tokens that earlier steps have chosen; false where one of them is not known yet.
   static bool FillIn(const Session& session, v1::EmbeddingExecute& plan);
   Rows Embed(const v1::EmbeddingExecute& plan) const;
@@ -152,7 +138,7 @@ class StageProcess : public std::enable_shared_from_this<StageProcess> {
   std::optional<Rows> Forward(Session& session, const v1::ShardExecute& plan, const Rows& rows);
   // Whether a row has no token yet: by chance, or because one before it has none.
   bool IsDeferred(Session& session, const v1::SamplerRow& asked);
-  void Sample(const std::shared_ptr<Session>& session, const v1::SamplerExecute& plan,
+  void Sample(const std::shared_ptr<Session>& session, const v1::StageExecute& step,
               const Rows& rows);
   StageProcess* PeerOf(const Session& session, int rank) const;
   void Later(absl::Duration delay, const std::shared_ptr<Session>& session,

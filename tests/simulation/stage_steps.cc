@@ -11,7 +11,7 @@
 
 namespace sluice::simulation {
 
-void StageProcess::AddPlan(const std::shared_ptr<Session>& session, Plan plan) {
+void StageProcess::AddPlan(const std::shared_ptr<Session>& session, v1::StageExecute plan) {
   if (session->closed) return;
   session->plans.push_back(std::move(plan));
   ComputeNext(session);
@@ -21,16 +21,16 @@ void StageProcess::ComputeNext(const std::shared_ptr<Session>& session) {
   if (session->closed || session->computing || session->plans.empty()) return;
   Rows rows;
   if (kind_ == Kind::kEmbedding) {
-    if (!FillIn(*session, session->plans.front().embedding)) return;
+    if (!FillIn(*session, *session->plans.front().mutable_embedding())) return;
   } else {
-    auto hidden = session->hidden.extract(session->plans.front().step_id);
+    auto hidden = session->hidden.extract(session->plans.front().step_id());
     if (hidden.empty()) return;
     rows = std::move(hidden.mapped());
   }
   session->computing = true;
-  auto plan = std::make_shared<Plan>(std::move(session->plans.front()));
+  auto plan = std::make_shared<v1::StageExecute>(std::move(session->plans.front()));
   session->plans.pop_front();
-  if (kind_ == Kind::kEmbedding && world_.on_step != nullptr) world_.on_step(plan->embedding);
+  if (kind_ == Kind::kEmbedding && world_.on_step != nullptr) world_.on_step(plan->embedding());
   const absl::Duration time =
       world_.chance->Between(absl::Microseconds(50), absl::Microseconds(800));
   Later(time, session, [this, session, plan, rows = std::move(rows)] {
@@ -40,20 +40,21 @@ void StageProcess::ComputeNext(const std::shared_ptr<Session>& session) {
   });
 }
 
-void StageProcess::Compute(const std::shared_ptr<Session>& session, const Plan& plan, Rows rows) {
+void StageProcess::Compute(const std::shared_ptr<Session>& session, const v1::StageExecute& plan,
+                           Rows rows) {
   tenure_.Stepped();
-  if (kind_ == Kind::kSampler) return Sample(session, plan.sampler, rows);
+  if (kind_ == Kind::kSampler) return Sample(session, plan, rows);
   if (kind_ == Kind::kEmbedding) {
-    rows = Embed(plan.embedding);
+    rows = Embed(plan.embedding());
   } else {
-    std::optional<Rows> computed = Forward(*session, plan.shard, rows);
+    std::optional<Rows> computed = Forward(*session, plan.shard(), rows);
     if (!computed.has_value()) {
       return CloseSession(session, absl::UnavailableError("a rank of the stage is lost"));
     }
     rows = *std::move(computed);
   }
   PushStream::SendRequest(session->to_next,
-                          {.wiring = {}, .step_id = plan.step_id, .rows = std::move(rows)});
+                          {.wiring = {}, .step_id = plan.step_id(), .rows = std::move(rows)});
 }
 
 bool StageProcess::FillIn(const Session& session, v1::EmbeddingExecute& plan) {
@@ -140,18 +141,19 @@ bool StageProcess::IsDeferred(Session& session, const v1::SamplerRow& asked) {
   return true;
 }
 
-void StageProcess::Sample(const std::shared_ptr<Session>& session, const v1::SamplerExecute& plan,
+void StageProcess::Sample(const std::shared_ptr<Session>& session, const v1::StageExecute& step,
                           const Rows& rows) {
+  const v1::SamplerExecute& plan = step.sampler();
   SLUICE_CHECK(plan.rows_size() == static_cast<int>(rows.size()));
   for (const uint64_t sequence : plan.ended_sequence_ids()) {
     session->seeds.erase(sequence);
     session->without_token.erase(sequence);
   }
   for (const v1::SamplerSequence& told : plan.sequences()) session->seeds[told.sequence_id()] = 0;
-  v1::SamplerRunResponse response;
-  v1::SamplerExecuted& executed = *response.mutable_executed();
-  executed.set_epoch(session->wiring.epoch);
-  executed.set_step_id(plan.step_id());
+  v1::StageRunResponse response;
+  response.mutable_executed()->set_epoch(session->wiring.epoch);
+  response.mutable_executed()->set_step_id(step.step_id());
+  v1::SamplerExecuted& executed = *response.mutable_executed()->mutable_sampler();
   for (int i = 0; i < plan.rows_size(); ++i) {
     const v1::SamplerRow& asked = plan.rows(i);
     if (asked.has_sample()) session->seeds[asked.sequence_id()] = asked.sample().seed();
@@ -178,7 +180,7 @@ void StageProcess::Sample(const std::shared_ptr<Session>& session, const v1::Sam
     }
   }
   if (const auto follower = session->follower.lock()) {
-    ChosenMessage chosen = {.step_id = plan.step_id()};
+    ChosenMessage chosen = {.step_id = step.step_id()};
     for (const v1::SampledRow& row : executed.rows()) chosen.tokens.push_back(row.token_id());
     FollowStream::SendResponse(follower, std::move(chosen));
   }

@@ -151,6 +151,20 @@ def data_path(files):
     return counts
 
 
+def twins(files, window=10):
+    """Pairs of C++ files that share `window` lines or more in a row, comments, includes and brackets aside; and how many."""
+    places = collections.defaultdict(list)
+    for name, text in files.items():
+        if not name.endswith((".h", ".cc", ".cu")):
+            continue
+        squeezed = (re.sub(r"\s+", "", line) for line in text.split("\n"))
+        lines = [line for line in squeezed if len(line) > 3 and not line.startswith(("//", "#"))]
+        for i in range(len(lines) - window + 1):
+            places["\n".join(lines[i:i + window])].append(name)
+    counts = collections.Counter(tuple(sorted(found)[:2]) for found in places.values() if len(found) > 1)
+    return [{"lines": count + window - 1, "files": list(pair)} for pair, count in counts.most_common()]
+
+
 def numbers_of(root):
     files = files_of(root)
     options = files_by_option(files)
@@ -160,6 +174,7 @@ def numbers_of(root):
         "widest_classes": [{"public_methods": count, "class": name, "file": file}
                            for count, name, file in widest_classes(files)],
         "types_on_the_data_path": data_path(files),
+        "twins": twins(files),
         "files_by_option": options,
         "files_by_format": {name: naming(files, pattern) for name, pattern in FORMATS.items()},
         "files_by_family": {name: naming(files, rf"\b{name}\b") for name in FAMILIES},
@@ -180,6 +195,9 @@ def show(numbers):
     print("definitions of types on the data path")
     for thing, count in numbers["types_on_the_data_path"].items():
         print(f"  {thing:<22} {count}")
+    print(f"pairs of files with ten lines alike  {len(numbers['twins'])}")
+    for row in numbers["twins"][:8]:
+        print(f"  {row['lines']:<4} {' '.join(row['files'])}")
     options = sorted(numbers["files_by_option"].items(), key=lambda item: -item[1])
     print(f"options                  {len(options)}, named in the median by {options[len(options) // 2][1]} files")
     for option, count in options[:8]:

@@ -14,183 +14,101 @@ constexpr int32_t kEmpty = -1;  // of a slot that nobody wrote
 
 std::string ShardName(int stage, int rank) { return absl::StrCat("shard-", stage, "-", rank); }
 
-template <class Stream>
-std::function<void(const absl::Status&)> Closer(Stream& stream) {
-  return [kept = stream.shared_from_this()](const absl::Status& status) { kept->Close(status); };
-}
-
-template <class Stream>
-void EndStream(Stream& stream) {
-  stream.Close(absl::CancelledError("the orchestrator ended the stream"));
-}
-
-grpc::ServerUnaryReactor* Done(grpc::CallbackServerContext* context) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(grpc::Status::OK);
-  return reactor;
-}
-
 }  // namespace
 
 struct FakeStages::Fake {
-  v1::GetShardInfoResponse info;
+  v1::GetStageInfoResponse info;
   int num_probes = 0;
   std::vector<uint64_t> epochs;
-  v1::ShardOpen last_open;
+  v1::StageOpen last_open;
   absl::Status refusal;
   bool is_of_another_wiring = false;
-  std::function<void(v1::GetShardInfoResponse&)> change_on_open;
+  std::function<void(v1::GetStageInfoResponse&)> change_on_open;
   int num_ends_after_open = 0;
   std::function<void(const absl::Status&)> close;
 };
 
-template <class OpenMessage, class OpenedMessage>
-void FakeStages::AnswerOpen(const std::string& name, const OpenMessage& open,
-                            OpenedMessage& opened) {
+void FakeStages::AnswerOpen(const std::string& name, const v1::StageOpen& open,
+                            v1::StageOpened& opened) {
   absl::MutexLock lock(&mutex_);
   WiringIdentity wiring = *WiringOf(open);
   if (fakes_.at(name).is_of_another_wiring) wiring.nonce[0] ^= std::byte{1};
   SetWiring(wiring, opened);
 }
 
-class FakeStages::Embedding final : public v1::EmbeddingService::CallbackService {
+class FakeStages::Service final : public v1::StageService::CallbackService {
  public:
-  explicit Embedding(FakeStages* stages) : stages_(stages) {}
+  Service(FakeStages* stages, std::string name) : stages_(stages), name_(std::move(name)) {}
 
-  grpc::ServerBidiReactor<v1::EmbeddingRunRequest, v1::EmbeddingRunResponse>* Run(
+  grpc::ServerBidiReactor<v1::StageRunRequest, v1::StageRunResponse>* Run(
       grpc::CallbackServerContext*) override {
-    using Stream = ServerStream<v1::EmbeddingRunRequest, v1::EmbeddingRunResponse>;
     return Stream::Start(
-        {.on_request =
-             [this](Stream& stream, const v1::EmbeddingRunRequest& request) {
-               if (request.has_execute()) return stages_->AddEmbedding(request.execute());
-               if (!stages_->Open("embedding", request.open().epoch(), Closer(stream))) return;
-               v1::EmbeddingRunResponse response;
-               stages_->AnswerOpen("embedding", request.open(), *response.mutable_opened());
-               stream.Send(std::move(response));
-               stages_->Opened("embedding");
-             },
-         .on_requests_end = EndStream<Stream>});
+        {.on_request = [this](Stream& stream,
+                              const v1::StageRunRequest& request) { OnRequest(stream, request); },
+         .on_requests_end =
+             [](Stream& stream) {
+               stream.Close(absl::CancelledError("the orchestrator ended the stream"));
+             }});
   }
 
-  grpc::ServerUnaryReactor* GetInfo(grpc::CallbackServerContext* context,
-                                    const v1::GetEmbeddingInfoRequest*,
-                                    v1::GetEmbeddingInfoResponse* response) override {
-    const v1::GetShardInfoResponse info = stages_->Probe("embedding");
-    response->set_model_fingerprint(info.model_fingerprint());
-    response->set_weights_digest(info.weights_digest());
-    return Done(context);
-  }
-
- private:
-  FakeStages* const stages_;
-};
-
-class FakeStages::Shard final : public v1::ShardService::CallbackService {
- public:
-  Shard(FakeStages* stages, std::string name) : stages_(stages), name_(std::move(name)) {}
-
-  grpc::ServerBidiReactor<v1::ShardRunRequest, v1::ShardRunResponse>* Run(
-      grpc::CallbackServerContext*) override {
-    using Stream = ServerStream<v1::ShardRunRequest, v1::ShardRunResponse>;
-    return Stream::Start({.on_request =
-                              [this](Stream& stream, const v1::ShardRunRequest& request) {
-                                if (request.has_execute())
-                                  return stages_->AddShard(request.execute());
-                                {
-                                  absl::MutexLock lock(&stages_->mutex_);
-                                  stages_->fakes_.at(name_).last_open = request.open();
-                                }
-                                if (!stages_->Open(name_, request.open().epoch(), Closer(stream)))
-                                  return;
-                                v1::ShardRunResponse response;
-                                stages_->AnswerOpen(name_, request.open(),
-                                                    *response.mutable_opened());
-                                stream.Send(std::move(response));
-                                stages_->Opened(name_);
-                              },
-                          .on_requests_end = EndStream<Stream>});
-  }
-
-  grpc::ServerUnaryReactor* GetInfo(grpc::CallbackServerContext* context,
-                                    const v1::GetShardInfoRequest*,
-                                    v1::GetShardInfoResponse* response) override {
+  grpc::ServerUnaryReactor* GetStageInfo(grpc::CallbackServerContext* context,
+                                         const v1::GetStageInfoRequest*,
+                                         v1::GetStageInfoResponse* response) override {
     *response = stages_->Probe(name_);
-    return Done(context);
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    reactor->Finish(grpc::Status::OK);
+    return reactor;
   }
 
  private:
+  using Stream = ServerStream<v1::StageRunRequest, v1::StageRunResponse>;
+
+  void OnRequest(Stream& stream, const v1::StageRunRequest& request) {
+    const std::shared_ptr<Stream> kept = stream.shared_from_this();
+    if (request.has_execute()) {
+      return stages_->Add(request.execute(), [kept](v1::StageRunResponse response) {
+        kept->Send(std::move(response));
+      });
+    }
+    const auto close = [kept](const absl::Status& status) { kept->Close(status); };
+    if (!stages_->Open(name_, request.open(), close)) return;
+    v1::StageRunResponse response;
+    stages_->AnswerOpen(name_, request.open(), *response.mutable_opened());
+    stream.Send(std::move(response));
+    stages_->Opened(name_);
+  }
+
   FakeStages* const stages_;
   const std::string name_;
 };
 
-class FakeStages::Sampler final : public v1::SamplerService::CallbackService {
- public:
-  explicit Sampler(FakeStages* stages) : stages_(stages) {}
-
-  grpc::ServerBidiReactor<v1::SamplerRunRequest, v1::SamplerRunResponse>* Run(
-      grpc::CallbackServerContext*) override {
-    using Stream = ServerStream<v1::SamplerRunRequest, v1::SamplerRunResponse>;
-    return Stream::Start(
-        {.on_request =
-             [this](Stream& stream, const v1::SamplerRunRequest& request) {
-               if (request.has_execute()) {
-                 return stages_->AddSampler(
-                     request.execute(),
-                     [kept = stream.shared_from_this()](v1::SamplerRunResponse response) {
-                       kept->Send(std::move(response));
-                     });
-               }
-               if (!stages_->Open("sampler", request.open().epoch(), Closer(stream))) return;
-               v1::SamplerRunResponse response;
-               stages_->AnswerOpen("sampler", request.open(), *response.mutable_opened());
-               stream.Send(std::move(response));
-               stages_->Opened("sampler");
-             },
-         .on_requests_end = EndStream<Stream>});
-  }
-
-  grpc::ServerUnaryReactor* GetInfo(grpc::CallbackServerContext* context,
-                                    const v1::GetSamplerInfoRequest*,
-                                    v1::GetSamplerInfoResponse* response) override {
-    const v1::GetShardInfoResponse info = stages_->Probe("sampler");
-    response->set_model_fingerprint(info.model_fingerprint());
-    response->set_arithmetic(info.arithmetic());
-    response->set_weights_digest(info.weights_digest());
-    return Done(context);
-  }
-
- private:
-  FakeStages* const stages_;
-};
-
 FakeStages::FakeStages(const FakeStagesOptions& options, Dialer* dialer)
     : options_(options), dialer_(dialer) {
-  const auto serve = [this](const std::string& name, std::unique_ptr<grpc::Service> service) {
+  for (const std::string& name : names()) {
+    auto service = std::make_unique<Service>(this, name);
     absl::StatusOr<std::unique_ptr<Server>> server =
         Server::Start({.address = absl::StrCat("inproc:", name), .services = {service.get()}});
     SLUICE_CHECK(server.ok());
     services_.push_back(std::move(service));
     servers_[name] = *std::move(server);
     absl::MutexLock lock(&mutex_);
-    fakes_[name].info.set_model_fingerprint(options_.fingerprint);
-    fakes_[name].info.set_arithmetic("fake");
-  };
-  serve("embedding", std::make_unique<Embedding>(this));
-  serve("sampler", std::make_unique<Sampler>(this));
+    v1::GetStageInfoResponse& info = fakes_[name].info;
+    info.set_model_fingerprint(options_.fingerprint);
+    info.set_arithmetic("fake");
+    if (name == "embedding") info.mutable_embedding();
+    if (name == "sampler") info.mutable_sampler();
+  }
   for (int stage = 0; stage < options_.num_stages; ++stage) {
     for (int rank = 0; rank < options_.num_ranks; ++rank) {
-      const std::string name = ShardName(stage, rank);
-      serve(name, std::make_unique<Shard>(this, name));
-      ChangeInfo(name, [&](v1::GetShardInfoResponse& info) {
-        info.set_stage(stage);
-        info.set_num_stages(options_.num_stages);
-        info.set_rank(rank);
-        info.set_num_ranks(options_.num_ranks);
-        info.set_block_size(options_.block_size);
-        info.set_num_kv_blocks(options_.num_kv_blocks);
-        info.set_max_step_tokens(1024);
-      });
+      absl::MutexLock lock(&mutex_);
+      v1::ShardInfo& shard = *fakes_.at(ShardName(stage, rank)).info.mutable_shard();
+      shard.set_stage(stage);
+      shard.set_num_stages(options_.num_stages);
+      shard.set_rank(rank);
+      shard.set_num_ranks(options_.num_ranks);
+      shard.set_block_size(options_.block_size);
+      shard.set_num_kv_blocks(options_.num_kv_blocks);
+      shard.set_max_step_tokens(1024);
     }
   }
 }
@@ -256,13 +174,13 @@ void FakeStages::End(const std::string& name, const absl::Status& status) {
 }
 
 void FakeStages::ChangeInfo(const std::string& name,
-                            const std::function<void(v1::GetShardInfoResponse&)>& change) {
+                            const std::function<void(v1::GetStageInfoResponse&)>& change) {
   absl::MutexLock lock(&mutex_);
   change(fakes_.at(name).info);
 }
 
 void FakeStages::ReplaceOnOpen(const std::string& name,
-                               std::function<void(v1::GetShardInfoResponse&)> change) {
+                               std::function<void(v1::GetStageInfoResponse&)> change) {
   absl::MutexLock lock(&mutex_);
   fakes_.at(name).change_on_open = std::move(change);
 }
@@ -272,7 +190,7 @@ std::vector<uint64_t> FakeStages::epochs(const std::string& name) const {
   return fakes_.at(name).epochs;
 }
 
-v1::ShardOpen FakeStages::last_open(const std::string& name) const {
+v1::StageOpen FakeStages::last_open(const std::string& name) const {
   absl::MutexLock lock(&mutex_);
   return fakes_.at(name).last_open;
 }
@@ -282,17 +200,19 @@ int FakeStages::num_probes(const std::string& name) const {
   return fakes_.at(name).num_probes;
 }
 
-v1::GetShardInfoResponse FakeStages::Probe(const std::string& name) {
+v1::GetStageInfoResponse FakeStages::Probe(const std::string& name) {
   absl::MutexLock lock(&mutex_);
   Fake& fake = fakes_.at(name);
   ++fake.num_probes;
   return fake.info;
 }
 
-bool FakeStages::Open(const std::string& name, uint64_t epoch,
+bool FakeStages::Open(const std::string& name, const v1::StageOpen& open,
                       std::function<void(const absl::Status&)> close) {
   absl::MutexLock lock(&mutex_);
   Fake& fake = fakes_.at(name);
+  const uint64_t epoch = open.epoch();
+  fake.last_open = open;
   if (const auto change = std::exchange(fake.change_on_open, nullptr)) change(fake.info);
   if (!fake.refusal.ok()) {
     close(fake.refusal);

@@ -20,9 +20,7 @@
 #include "orchestrator/pipeline/topology.h"
 #include "services/rpc/server.h"
 #include "services/rpc/transport.h"
-#include "sluice/v1/embedding.grpc.pb.h"
-#include "sluice/v1/sampler.grpc.pb.h"
-#include "sluice/v1/shard.grpc.pb.h"
+#include "sluice/v1/stage.grpc.pb.h"
 
 namespace sluice::testing {
 
@@ -79,48 +77,43 @@ class FakeStages {
   void AnswerAsAnotherWiring(const std::string& name, bool another);
   // Ends the open stream of `name`.
   void End(const std::string& name, const absl::Status& status);
-  // What `name` answers to GetInfo; for the embedding the fingerprint alone matters, for the
-  // sampler that and the arithmetic.
+  // What `name` answers to GetStageInfo.
   void ChangeInfo(const std::string& name,
-                  const std::function<void(v1::GetShardInfoResponse&)>& change);
+                  const std::function<void(v1::GetStageInfoResponse&)>& change);
 
   // The same, from the next Open of `name` on: as if another process had taken its address.
   void ReplaceOnOpen(const std::string& name,
-                     std::function<void(v1::GetShardInfoResponse&)> change);
+                     std::function<void(v1::GetStageInfoResponse&)> change);
 
   // Epochs that a fake has opened, in order.
   std::vector<uint64_t> epochs(const std::string& name) const;
   // How often a fake was asked for its info.
   int num_probes(const std::string& name) const;
-  // The last ShardOpen of a shard.
-  v1::ShardOpen last_open(const std::string& name) const;
+  // The last Open of a fake.
+  v1::StageOpen last_open(const std::string& name) const;
 
  private:
-  class Embedding;
-  class Shard;
-  class Sampler;
+  class Service;
   struct Fake;
   struct Pending {
+    uint64_t step_id = 0;
     bool has_embedding = false;
     v1::EmbeddingExecute embedding;
     int num_shards = 0;
     v1::ShardExecute shard;
-    std::function<void(v1::SamplerRunResponse)> answer;  // with the sampler's plan
+    std::function<void(v1::StageRunResponse)> answer;  // with the sampler's plan
     v1::SamplerExecute sampler;
   };
 
   // Takes up an Open; true where it is to be answered.
-  bool Open(const std::string& name, uint64_t epoch,
+  bool Open(const std::string& name, const v1::StageOpen& open,
             std::function<void(const absl::Status&)> close);
   void Opened(const std::string& name);
   // What `name` answers to an Open.
-  template <class OpenMessage, class OpenedMessage>
-  void AnswerOpen(const std::string& name, const OpenMessage& open, OpenedMessage& opened);
-  void AddEmbedding(const v1::EmbeddingExecute& execute);
-  void AddShard(const v1::ShardExecute& execute);
-  void AddSampler(const v1::SamplerExecute& execute,
-                  std::function<void(v1::SamplerRunResponse)> answer);
-  v1::GetShardInfoResponse Probe(const std::string& name);
+  void AnswerOpen(const std::string& name, const v1::StageOpen& open, v1::StageOpened& opened);
+  // Takes up a stage's part of a step; `answer` is called where it is the sampler's.
+  void Add(const v1::StageExecute& execute, std::function<void(v1::StageRunResponse)> answer);
+  v1::GetStageInfoResponse Probe(const std::string& name);
   // Ends the stream of the first shard.
   void GiveUp() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Steps of this epoch are run.

@@ -31,31 +31,28 @@ std::vector<int32_t> FakeTokens(std::vector<int32_t> prompt, uint64_t seed, int 
   return generated;
 }
 
-void FakeStages::AddEmbedding(const v1::EmbeddingExecute& execute) {
+void FakeStages::Add(const v1::StageExecute& execute,
+                     std::function<void(v1::StageRunResponse)> answer) {
   absl::MutexLock lock(&mutex_);
   if (!Runs(execute.epoch())) return;
   Pending& pending = pending_[execute.step_id()];
-  pending.has_embedding = true;
-  pending.embedding = execute;
-  RunIfComplete(execute.step_id());
-}
-
-void FakeStages::AddShard(const v1::ShardExecute& execute) {
-  absl::MutexLock lock(&mutex_);
-  if (!Runs(execute.epoch())) return;
-  Pending& pending = pending_[execute.step_id()];
-  ++pending.num_shards;
-  pending.shard = execute;
-  RunIfComplete(execute.step_id());
-}
-
-void FakeStages::AddSampler(const v1::SamplerExecute& execute,
-                            std::function<void(v1::SamplerRunResponse)> answer) {
-  absl::MutexLock lock(&mutex_);
-  if (!Runs(execute.epoch())) return;
-  Pending& pending = pending_[execute.step_id()];
-  pending.answer = std::move(answer);
-  pending.sampler = execute;
+  pending.step_id = execute.step_id();
+  switch (execute.kind_case()) {
+    case v1::StageExecute::kEmbedding:
+      pending.has_embedding = true;
+      pending.embedding = execute.embedding();
+      break;
+    case v1::StageExecute::kShard:
+      ++pending.num_shards;
+      pending.shard = execute.shard();
+      break;
+    case v1::StageExecute::kSampler:
+      pending.answer = std::move(answer);
+      pending.sampler = execute.sampler();
+      break;
+    case v1::StageExecute::KIND_NOT_SET:
+      break;
+  }
   RunIfComplete(execute.step_id());
 }
 
@@ -95,7 +92,7 @@ bool FakeStages::FillIn(v1::EmbeddingExecute& embedding) const {
 }
 
 FakeStep FakeStages::Write(const Pending& step) {
-  FakeStep written{.epoch = step.shard.epoch(), .step_id = step.shard.step_id(), .sequences = {}};
+  FakeStep written{.epoch = epoch_, .step_id = step.step_id, .sequences = {}};
   for (const v1::BlockCopy& copy : step.shard.block_copies()) {
     for (int slot = 0; slot < options_.block_size; ++slot) {
       memory_.at(static_cast<size_t>(copy.destination()) * options_.block_size + slot) =
@@ -128,10 +125,10 @@ FakeStep FakeStages::Write(const Pending& step) {
 
 void FakeStages::Answer(const Pending& step, const FakeStep& written) {
   SLUICE_CHECK(step.shard.output_rows_size() == step.sampler.rows_size());
-  v1::SamplerRunResponse response;
-  v1::SamplerExecuted& executed = *response.mutable_executed();
-  executed.set_epoch(written.epoch);
-  executed.set_step_id(written.step_id);
+  v1::StageRunResponse response;
+  response.mutable_executed()->set_epoch(written.epoch);
+  response.mutable_executed()->set_step_id(written.step_id);
+  v1::SamplerExecuted& executed = *response.mutable_executed()->mutable_sampler();
   for (const uint64_t sequence : step.sampler.ended_sequence_ids()) seeds_.erase(sequence);
   for (const v1::SamplerSequence& told : step.sampler.sequences()) seeds_[told.sequence_id()] = 0;
   int segment = 0;
@@ -162,7 +159,7 @@ void FakeStages::Answer(const Pending& step, const FakeStep& written) {
     }
   }
   for (const v1::SampledRow& row : executed.rows()) {
-    chosen_[executed.step_id()].push_back(row.token_id());
+    chosen_[written.step_id].push_back(row.token_id());
   }
   step.answer(std::move(response));
 }

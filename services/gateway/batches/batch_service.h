@@ -10,20 +10,19 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "services/gateway/batches/batch_request.h"
+#include "services/gateway/batches/batch_runs.h"
 #include "services/gateway/batches/file_store.h"
 #include "services/gateway/batches/input_check.h"
-#include "services/gateway/batches/line_run.h"
 #include "services/gateway/batches/record_folder.h"
 #include "services/gateway/batches/work_loop.h"
 #include "services/gateway/http/exchange.h"
@@ -53,16 +52,6 @@ struct PageQuery {
   std::string after;    // the id of the last one that was seen
   std::string purpose;  // of files; empty: any
 };
-
-struct BatchRequest {
-  std::string input_file_id;
-  std::string endpoint;
-  std::string completion_window = "24h";
-  nlohmann::json metadata;
-};
-
-// The body of POST /v1/batches; `text` is what it was parsed from.
-absl::StatusOr<BatchRequest> ReadBatchRequest(const nlohmann::json& body, absl::string_view text);
 
 class BatchService {
  public:
@@ -96,13 +85,7 @@ class BatchService {
   absl::Status ForClient(const absl::Status& status) const;
 
  private:
-  // The object of the API and, besides, `owner`, `num_lines`, and of one that ends `ends_as`.
-  using Batch = nlohmann::json;
-  // Of a batch that has not ended.
-  struct Active {
-    std::unique_ptr<InputCheck> check;
-    std::unique_ptr<LineRun> run;
-  };
+  using Batch = BatchRuns::Batch;
 
   BatchService(BatchOptions options, http::Handler handler)
       : options_(std::move(options)), handler_(std::move(handler)) {}
@@ -110,35 +93,18 @@ class BatchService {
   absl::Status TakeFolder();
   void TakeFolderLater();
   absl::Status CheckReady() const;
-  void Tick();
 
   const Batch* Find(const std::string& owner, const std::string& id) const;
   nlohmann::json Shown(const std::string& id, const Batch& batch) const;
-  absl::Status SaveStatus(const std::string& id, Batch batch, const std::string& status);
   void ForgetOldest(const std::string& owner);
-  LineCounts CountsOf(const std::string& id, const Batch& batch) const;
-
-  // Does what comes next of a batch; again later where the disk does not let it.
-  void Advance(const std::string& id);
-  absl::Status TryAdvance(const std::string& id);
-  absl::Status Validate(const std::string& id);
-  absl::Status OpenRun(const std::string& id);
-  absl::Status End(const std::string& id, const std::string& ends_as);
-  absl::Status Adopt(const std::string& id, Batch& batch, const char* part);
-  void PumpLater();
-  void Pump();
-  bool StartOne();
-  std::string PartOf(const std::string& id, const char* part) const;
 
   const BatchOptions options_;
   const http::Handler handler_;
   int lock_ = -1;  // descriptor of the file `lock`, once it is held
   std::optional<FileStore> files_;
   std::optional<RecordFolder> batches_;
-  std::map<std::string, Active> active_;
-  std::string last_started_;  // the batch of the line that was started last
-  bool is_pump_due_ = false;
-  WorkLoop loop_;  // last: its tasks use what is above
+  std::optional<BatchRuns> runs_;  // once the folder is held, as what is above
+  WorkLoop loop_;                  // last: its tasks use what is above
 };
 
 }  // namespace sluice::gateway

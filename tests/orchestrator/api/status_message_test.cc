@@ -24,8 +24,8 @@ RunnerStatus Runner(RunnerRole role, uint64_t epoch, int32_t num_blocks) {
   runner.num_steps = 10 * epoch;
   runner.num_recoveries = epoch - 1;
   std::vector<ReplicaProcess> processes(2);
-  processes[0].service = "embedding";
-  processes[1].service = "shard";
+  processes[0].role = Role::kEmbedding;
+  processes[1].role = Role::kShard;
   processes[1].kv_bytes = 100 * epoch;
   processes[1].ready = true;
   runner.processes = std::make_shared<std::vector<ReplicaProcess>>(processes);

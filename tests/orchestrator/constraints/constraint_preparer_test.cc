@@ -48,7 +48,7 @@ class FakeTokenizer final : public v1::TokenizerService::Service {
 };
 
 // Asks for the vocabulary once; answers with the next of its statuses.
-class FakeSampler final : public v1::SamplerService::Service {
+class FakeSampler final : public v1::ConstraintService::Service {
  public:
   grpc::Status PrepareConstraint(grpc::ServerContext* context,
                                  const v1::PrepareConstraintRequest* request,
@@ -81,15 +81,15 @@ class FakeSampler final : public v1::SamplerService::Service {
 // trips over it. One that is never destroyed keeps it.
 void KeepCallbackThread() {
   static auto* const stub =
-      v1::SamplerService::NewStub(
+      v1::ConstraintService::NewStub(
           grpc::CreateChannel("unix:/nobody", grpc::InsecureChannelCredentials()))
           .release();
   grpc::ClientContext context;
-  const v1::GetSamplerInfoRequest request;
-  v1::GetSamplerInfoResponse response;
+  const v1::PrepareConstraintRequest request;
+  v1::PrepareConstraintResponse response;
   absl::Notification done;
-  stub->async()->GetInfo(&context, &request, &response,
-                         [&done](const grpc::Status&) { done.Notify(); });
+  stub->async()->PrepareConstraint(&context, &request, &response,
+                                   [&done](const grpc::Status&) { done.Notify(); });
   done.WaitForNotification();
 }
 

@@ -297,7 +297,8 @@ TEST(Engine, GoesOnWithFewerBlocks) {
   });
   const auto open = served.Submit(Request({1, 2}, 12));
   ASSERT_TRUE(served.Await([&](const auto&) { return num_steps == 3; }));
-  served.stages.ChangeInfo("shard-0-0", [](auto& info) { info.set_num_kv_blocks(5); });
+  served.stages.ChangeInfo("shard-0-0",
+                           [](auto& info) { info.mutable_shard()->set_num_kv_blocks(5); });
   served.stages.End("shard-0-0", absl::UnavailableError("restarting"));
   ASSERT_TRUE(open->Wait().ok()) << open->Wait();
   EXPECT_EQ(open->tokens(), FakeTokens({1, 2}, 1, 0, 12));

@@ -103,8 +103,8 @@ class InstantReplica final : public Replica {
   }
 
   void Execute(const Step& step, absl::Span<const RowRequest> rows) override {
-    SetMessage(1, step, embedding_);
-    SetMessage(1, step, shard_);
+    SetEmbeddingMessage(1, step, embedding_);
+    SetShardMessage(1, step, shard_);
     sampler_plans_.SetMessage(1, step, rows, sampler_);
     for (const google::protobuf::MessageLite* message :
          std::initializer_list<const google::protobuf::MessageLite*>{&embedding_, &shard_,
@@ -140,9 +140,7 @@ class InstantReplica final : public Replica {
   std::shared_ptr<const std::vector<ReplicaProcess>> processes_ =
       std::make_shared<std::vector<ReplicaProcess>>();
   SamplerPlans sampler_plans_;
-  v1::EmbeddingRunRequest embedding_;
-  v1::ShardRunRequest shard_;
-  v1::SamplerRunRequest sampler_;
+  v1::StageRunRequest embedding_, shard_, sampler_;
   std::deque<Sent> under_way_;
   std::vector<ReplicaEvent> events_;
   std::vector<uint8_t> bytes_;  // of the last message

@@ -141,7 +141,7 @@ TEST(EngineMetrics, ShowsADraftModelWhereThereIsOne) {
   model.num_recoveries = 2;
   model.scheduler.kv_cache.used_blocks = 5;
   ReplicaProcess shard;
-  shard.service = "shard";
+  shard.role = Role::kShard;
   shard.kv_bytes = 512;
   shard.busy = absl::Seconds(3);
   model.processes = std::make_shared<std::vector<ReplicaProcess>>(1, shard);
@@ -175,7 +175,7 @@ TEST(EngineMetrics, ShowsWhatTheEngineSaysAtTheMoment) {
   target.scheduler.kv_cache.used_blocks = 2;
   target.scheduler.kv_cache.block_size = 16;
   ReplicaProcess shard;
-  shard.service = "shard";
+  shard.role = Role::kShard;
   shard.stage = 1;
   shard.kv_bytes = 4096;
   shard.busy = absl::Milliseconds(1500);

@@ -174,22 +174,23 @@ TEST(ConnectedReplica, WaitsForEveryStageAndSaysWhichIsMissing) {
 
 TEST(ConnectedReplica, TellsEachShardItsPlaceInTheWiring) {
   Wired wired;
-  wired.stages.ChangeInfo("shard-0-1", [](auto& info) { info.set_num_kv_blocks(40); });
+  wired.stages.ChangeInfo("shard-0-1",
+                          [](auto& info) { info.mutable_shard()->set_num_kv_blocks(40); });
   wired.stages.BringUpAll();
   wired.Start();
   ASSERT_TRUE(Await([&] { return wired.epochs().size() == 1; }));
   EXPECT_EQ(wired.geometry().num_blocks, 40);  // the smallest budget
   EXPECT_EQ(wired.geometry().block_size, 4);
-  const v1::ShardOpen first = wired.stages.last_open("shard-0-0");
-  const v1::ShardOpen second = wired.stages.last_open("shard-0-1");
-  const v1::ShardOpen last = wired.stages.last_open("shard-1-0");
+  const v1::StageOpen first = wired.stages.last_open("shard-0-0");
+  const v1::StageOpen second = wired.stages.last_open("shard-0-1");
+  const v1::StageOpen last = wired.stages.last_open("shard-1-0");
   EXPECT_EQ(first.next_stage(), "inproc:shard-1-0");
   EXPECT_EQ(last.next_stage(), "inproc:sampler");
-  EXPECT_EQ(first.num_kv_blocks(), 40);
-  EXPECT_EQ(first.communicator_name(), second.communicator_name());
-  EXPECT_NE(first.communicator_name(), last.communicator_name());
-  EXPECT_EQ(second.rendezvous_address(), "inproc:shard-0-0");
-  EXPECT_EQ(first.communicator(), v1::COMMUNICATOR_KIND_SHM);
+  EXPECT_EQ(first.shard().num_kv_blocks(), 40);
+  EXPECT_EQ(first.shard().communicator_name(), second.shard().communicator_name());
+  EXPECT_NE(first.shard().communicator_name(), last.shard().communicator_name());
+  EXPECT_EQ(second.shard().rendezvous_address(), "inproc:shard-0-0");
+  EXPECT_EQ(first.shard().communicator(), v1::COMMUNICATOR_KIND_SHM);
 }
 
 TEST(ConnectedReplica, DrawsAnIdentityForEveryWiring) {
@@ -200,11 +201,11 @@ TEST(ConnectedReplica, DrawsAnIdentityForEveryWiring) {
   for (size_t epochs = 1; epochs <= 3; ++epochs) {
     ASSERT_TRUE(Await([&] { return wired.epochs().size() == epochs; }));
     for (const char* shard : {"shard-0-0", "shard-0-1", "shard-1-1"}) {
-      const v1::ShardOpen open = wired.stages.last_open(shard);
+      const v1::StageOpen open = wired.stages.last_open(shard);
       EXPECT_EQ(open.wiring_nonce().size(), 16u);
       EXPECT_EQ(open.model_fingerprint(), "fake-model");
       nonces.insert(open.wiring_nonce());
-      names.insert(open.communicator_name());
+      names.insert(open.shard().communicator_name());
     }
     EXPECT_EQ(nonces.size(), epochs) << "one for all stages";
     EXPECT_EQ(names.size(), 2 * epochs) << "one for each stage";
@@ -234,7 +235,7 @@ TEST(ConnectedReplica, DoesNotCountAStageOfAnotherWiringAsOpen) {
 struct Misfit {
   std::string name;
   std::string process;
-  void (*change)(v1::GetShardInfoResponse&);
+  void (*change)(v1::GetStageInfoResponse&);
   std::string message;  // a part of it
 };
 
@@ -242,7 +243,7 @@ class MisfitTest : public ::testing::TestWithParam<Misfit> {};
 
 TEST_P(MisfitTest, IsNamedAndNotWiredUntilItFits) {
   Wired wired;
-  v1::GetShardInfoResponse right;
+  v1::GetStageInfoResponse right;
   wired.stages.ChangeInfo(GetParam().process, [&](auto& info) {
     right = info;
     GetParam().change(info);
@@ -266,23 +267,30 @@ INSTANTIATE_TEST_SUITE_P(
          "fingerprint other, expected fake-model"},
         {"ShardOfAnotherModel", "shard-1-1", [](auto& i) { i.set_model_fingerprint("other"); },
          "fingerprint other, expected fake-model"},
-        {"WrongRank", "shard-1-1", [](auto& i) { i.set_rank(0); },
+        {"AnotherKind", "embedding", [](auto& i) { i.mutable_sampler(); },
+         "its kind of stage is sampler, expected embedding"},
+        {"NoKind", "shard-1-1", [](auto& i) { i.clear_kind(); },
+         "its kind of stage is unknown, expected shard"},
+        {"WrongRank", "shard-1-1", [](auto& i) { i.mutable_shard()->set_rank(0); },
          "rank 0 of 2; expected stage 1 of 2, rank 1 of 2"},
-        {"WrongStage", "shard-1-1", [](auto& i) { i.set_stage(0); },
+        {"WrongStage", "shard-1-1", [](auto& i) { i.mutable_shard()->set_stage(0); },
          "stage 0 of 2, rank 1 of 2; expected stage 1 of 2"},
-        {"WrongNumberOfRanks", "shard-0-1", [](auto& i) { i.set_num_ranks(4); }, "rank 1 of 4"},
-        {"WrongNumberOfStages", "shard-0-1", [](auto& i) { i.set_num_stages(3); }, "stage 0 of 3"},
-        {"OtherBlockSize", "shard-1-1", [](auto& i) { i.set_block_size(8); },
+        {"WrongNumberOfRanks", "shard-0-1", [](auto& i) { i.mutable_shard()->set_num_ranks(4); },
+         "rank 1 of 4"},
+        {"WrongNumberOfStages", "shard-0-1", [](auto& i) { i.mutable_shard()->set_num_stages(3); },
+         "stage 0 of 3"},
+        {"OtherBlockSize", "shard-1-1", [](auto& i) { i.mutable_shard()->set_block_size(8); },
          "blocks hold 8 positions, those of other shards 4"},
-        {"NoBlocks", "shard-1-1", [](auto& i) { i.set_num_kv_blocks(0); },
+        {"NoBlocks", "shard-1-1", [](auto& i) { i.mutable_shard()->set_num_kv_blocks(0); },
          "it has 0 blocks; accepted: 1 to 67108864"},
         {"MoreBlocksThanBooksAreKeptOf", "shard-1-1",
-         [](auto& i) { i.set_num_kv_blocks(2'000'000'000); }, "it has 2000000000 blocks"},
-        {"OneState", "shard-1-0", [](auto& i) { i.set_num_state_slots(1); },
+         [](auto& i) { i.mutable_shard()->set_num_kv_blocks(2'000'000'000); },
+         "it has 2000000000 blocks"},
+        {"OneState", "shard-1-0", [](auto& i) { i.mutable_shard()->set_num_state_slots(1); },
          "it has 1 slots for states; accepted: 0, or 2 to 67108864"},
-        {"BlocksOfNoSize", "shard-0-0", [](auto& i) { i.set_block_size(-4); },
+        {"BlocksOfNoSize", "shard-0-0", [](auto& i) { i.mutable_shard()->set_block_size(-4); },
          "its blocks hold -4 positions; accepted: 1 to 65536"},
-        {"SmallerSteps", "shard-1-0", [](auto& i) { i.set_max_step_tokens(256); },
+        {"SmallerSteps", "shard-1-0", [](auto& i) { i.mutable_shard()->set_max_step_tokens(256); },
          "steps of up to 256 positions, the orchestrator plans up to 512"},
         {"OtherArithmetic", "shard-1-1", [](auto& i) { i.set_arithmetic("cpu/portable"); },
          "it computes with cpu/portable, other shards with fake; the bits would differ"},
@@ -383,18 +391,20 @@ TEST(ConnectedReplica, ComesBackWithTheBlocksThatTheShardsHaveNow) {
   wired.Start();
   ASSERT_TRUE(Await([&] { return wired.epochs().size() == 1; }));
   EXPECT_EQ(wired.changed(), "");
-  wired.stages.ChangeInfo("shard-0-0", [](auto& info) { info.set_num_kv_blocks(63); });
+  wired.stages.ChangeInfo("shard-0-0",
+                          [](auto& info) { info.mutable_shard()->set_num_kv_blocks(63); });
   wired.stages.End("shard-0-0", absl::UnavailableError("restarting"));
   ASSERT_TRUE(Await([&] { return wired.epochs().size() == 2; }));
   EXPECT_EQ(wired.changed(), "");
   EXPECT_FALSE(wired.kept_blocks());
   EXPECT_EQ(wired.geometry().num_blocks, 63);
-  EXPECT_EQ(wired.stages.last_open("shard-1-1").num_kv_blocks(), 63);
+  EXPECT_EQ(wired.stages.last_open("shard-1-1").shard().num_kv_blocks(), 63);
   // From now on that is what it has.
   wired.stages.End("sampler", absl::UnavailableError("restarting"));
   ASSERT_TRUE(Await([&] { return wired.epochs().size() == 3; }));
   EXPECT_EQ(wired.geometry().num_blocks, 63);
-  wired.stages.ChangeInfo("shard-0-0", [](auto& info) { info.set_num_kv_blocks(64); });
+  wired.stages.ChangeInfo("shard-0-0",
+                          [](auto& info) { info.mutable_shard()->set_num_kv_blocks(64); });
   wired.stages.End("shard-0-0", absl::UnavailableError("restarting"));
   ASSERT_TRUE(Await([&] { return wired.epochs().size() == 4; }));
   EXPECT_EQ(wired.geometry().num_blocks, 64);
@@ -508,7 +518,7 @@ TEST(ConnectedReplica, UsesNoProcessThatWasReplacedWhileItWasOpened) {
   for (const char* name : {"embedding", "shard-0-1", "sampler"}) {
     SCOPED_TRACE(name);
     Wired wired;
-    v1::GetShardInfoResponse right;
+    v1::GetStageInfoResponse right;
     wired.stages.ChangeInfo(name, [&](auto& info) { right = info; });
     wired.stages.ReplaceOnOpen(name, [](auto& info) { info.set_weights_digest("other"); });
     wired.stages.BringUpAll();

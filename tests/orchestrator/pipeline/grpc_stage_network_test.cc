@@ -17,61 +17,61 @@
 #include "services/rpc/server.h"
 #include "services/stage/lane_offer.h"
 #include "services/stage/run_stream.h"
-#include "sluice/v1/sampler.grpc.pb.h"
+#include "sluice/v1/stage.grpc.pb.h"
 #include "tests/kernels/testing/test_wiring.h"
 
 namespace sluice {
 namespace {
 
 // Answers every plan with the plan's step, as a sampler does: by lanes where there are any.
-class EchoSession {
+class EchoSession final : public StageSession {
  public:
-  using Stream = ServerStream<v1::SamplerRunRequest, v1::SamplerRunResponse>;
+  using Stream = ServerStream<v1::StageRunRequest, v1::StageRunResponse>;
 
-  EchoSession(const v1::SamplerOpen& open, std::shared_ptr<Stream> stream, absl::Status end)
+  EchoSession(const v1::StageOpen& open, std::shared_ptr<Stream> stream, absl::Status end)
       : stream_(std::move(stream)), end_(std::move(end)) {
     const WiringIdentity wiring = *WiringOf(open);
     has_lane_ = open.has_lane() && answers_.Open(open.lane(), wiring).ok();
-    v1::SamplerRunResponse response;
+    v1::StageRunResponse response;
     OfferLane(*stream_, plans_, wiring, *response.mutable_opened());
     stream_->Send(std::move(response));
-    thread_ = std::thread([this] { Run(); });
+    thread_ = std::thread([this] { Echo(); });
   }
-  ~EchoSession() { thread_.join(); }
+  ~EchoSession() override { thread_.join(); }
 
-  void AddPlan(v1::SamplerRunRequest request) { plans_.Add(std::move(request)); }
-  void Close(const absl::Status& reason) { plans_.Close(reason); }
-  void OrchestratorLeft() {}
+  void Run() override {}
+  void AddPlan(v1::StageRunRequest request) override { plans_.Add(std::move(request)); }
+  void Close(const absl::Status& reason) override { plans_.Close(reason); }
   bool has_lane() const { return has_lane_; }
 
  private:
   // The plan of step 0 ends it.
-  void Run() {
+  void Echo() {
     for (auto plan = plans_.Next(); plan.ok(); plan = plans_.Next()) {
       if (plan->execute().step_id() == 0) return stream_->Close(end_);
-      v1::SamplerRunResponse response;
+      v1::StageRunResponse response;
       response.mutable_executed()->set_step_id(plan->execute().step_id());
       answers_.Send(std::move(response),
-                    [this](v1::SamplerRunResponse&& unsent) { stream_->Send(std::move(unsent)); });
+                    [this](v1::StageRunResponse&& unsent) { stream_->Send(std::move(unsent)); });
     }
   }
 
   const std::shared_ptr<Stream> stream_;
   const absl::Status end_;
-  LaneInbox<v1::SamplerRunRequest> plans_;
-  LaneOutbox<v1::SamplerRunResponse> answers_;
+  LaneInbox<v1::StageRunRequest> plans_;
+  LaneOutbox<v1::StageRunResponse> answers_;
   bool has_lane_ = false;
   std::thread thread_;
 };
 
-class EchoService final : public v1::SamplerService::CallbackService {
+class EchoService final : public v1::StageService::CallbackService {
  public:
-  grpc::ServerBidiReactor<v1::SamplerRunRequest, v1::SamplerRunResponse>* Run(
+  grpc::ServerBidiReactor<v1::StageRunRequest, v1::StageRunResponse>* Run(
       grpc::CallbackServerContext* context) override {
-    return ServeRunStream<EchoSession, v1::SamplerRunRequest, v1::SamplerRunResponse>(
+    return ServeRunStream(
         *context,
-        [this](const v1::SamplerOpen& open,
-               EchoSession::Stream& stream) -> absl::StatusOr<std::shared_ptr<EchoSession>> {
+        [this](const v1::StageOpen& open,
+               EchoSession::Stream& stream) -> absl::StatusOr<std::shared_ptr<StageSession>> {
           auto session = std::make_shared<EchoSession>(open, stream.shared_from_this(), end);
           had_lane = session->has_lane();
           return session;
@@ -81,8 +81,8 @@ class EchoService final : public v1::SamplerService::CallbackService {
   std::atomic<bool> had_lane = false;
 };
 
-v1::SamplerRunRequest PlanOf(uint64_t step) {
-  v1::SamplerRunRequest request;
+v1::StageRunRequest PlanOf(uint64_t step) {
+  v1::StageRunRequest request;
   request.mutable_execute()->set_step_id(step);
   return request;
 }
@@ -98,28 +98,28 @@ absl::Status ExpectAnswersInOrder(const std::string& address, EchoService& servi
   Idle idle;
   const Post post = loop.post();
   GrpcStageNetwork network(&dialer, post, "me");
-  std::unique_ptr<StageNetwork::SamplerStream> stream;  // of the loop's thread, as what follows
+  std::unique_ptr<StageNetwork::Stream> stream;  // of the loop's thread, as what follows
   uint64_t answered = 0;
   absl::Status end;
   absl::Notification done;
   post([&] {
-    stream =
-        *network.RunSampler(address, {.on_response =
-                                          [&](const v1::SamplerRunResponse& response) {
-                                            if (response.has_executed()) {
-                                              EXPECT_EQ(response.executed().step_id(), ++answered);
-                                              if (answered == 1000) stream->Send(PlanOf(0));
-                                              return;
-                                            }
-                                            for (uint64_t step = 1; step <= 1000; ++step)
-                                              stream->Send(PlanOf(step));
-                                          },
-                                      .on_done =
-                                          [&](const absl::Status& status) {
-                                            end = status;
-                                            done.Notify();
-                                          }});
-    v1::SamplerRunRequest open;
+    stream = *network.Run(Role::kSampler, address,
+                          {.on_response =
+                               [&](const v1::StageRunResponse& response) {
+                                 if (response.has_executed()) {
+                                   EXPECT_EQ(response.executed().step_id(), ++answered);
+                                   if (answered == 1000) stream->Send(PlanOf(0));
+                                   return;
+                                 }
+                                 for (uint64_t step = 1; step <= 1000; ++step)
+                                   stream->Send(PlanOf(step));
+                               },
+                           .on_done =
+                               [&](const absl::Status& status) {
+                                 end = status;
+                                 done.Notify();
+                               }});
+    v1::StageRunRequest open;
     SetWiring(testing::TestWiring(), *open.mutable_open());
     stream->Send(std::move(open));
   });

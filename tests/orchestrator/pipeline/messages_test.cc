@@ -61,24 +61,41 @@ Step TwoSegments() {
   return step;
 }
 
-template <class Request>
-Request MessageOf(const Step& step) {
-  Request request;
-  SetMessage(6, step, request);
+v1::StageRunRequest EmbeddingMessageOf(const Step& step) {
+  v1::StageRunRequest request;
+  SetEmbeddingMessage(6, step, request);
   return request;
 }
 
-v1::SamplerRunRequest MessageOf(SamplerPlans& plans, const std::vector<RowRequest>& rows,
-                                const Step& step = TwoSegments()) {
-  v1::SamplerRunRequest request;
+v1::StageRunRequest ShardMessageOf(const Step& step) {
+  v1::StageRunRequest request;
+  SetShardMessage(6, step, request);
+  return request;
+}
+
+v1::StageRunRequest MessageOf(SamplerPlans& plans, const std::vector<RowRequest>& rows,
+                              const Step& step = TwoSegments()) {
+  v1::StageRunRequest request;
   plans.SetMessage(6, step, rows, request);
   return request;
 }
 
+v1::SamplerExecute PlanOf(SamplerPlans& plans, const std::vector<RowRequest>& rows,
+                          const Step& step = TwoSegments()) {
+  return MessageOf(plans, rows, step).execute().sampler();
+}
+
+TEST(StepMessages, SayWhichStepTheyAreOf) {
+  SamplerPlans plans;
+  for (const v1::StageRunRequest& request :
+       {EmbeddingMessageOf(TwoSegments()), ShardMessageOf(TwoSegments()), MessageOf(plans, {})}) {
+    EXPECT_EQ(request.execute().epoch(), 6u);
+    EXPECT_EQ(request.execute().step_id(), 9u);
+  }
+}
+
 TEST(StepMessages, GiveTheEmbeddingTokensWithTheirPositions) {
-  const v1::EmbeddingExecute execute = MessageOf<v1::EmbeddingRunRequest>(TwoSegments()).execute();
-  EXPECT_EQ(execute.epoch(), 6u);
-  EXPECT_EQ(execute.step_id(), 9u);
+  const v1::EmbeddingExecute execute = EmbeddingMessageOf(TwoSegments()).execute().embedding();
   EXPECT_THAT(execute.token_ids(), ElementsAre(100, 101, 102, 103));
   EXPECT_THAT(execute.positions(), ElementsAre(20, 4, 5, 6));
 }
@@ -87,7 +104,7 @@ TEST(StepMessages, NameTokensThatAreNotKnownByTheirStepAndRow) {
   Step step = TwoSegments();
   std::swap(step.segments[0], step.segments[1]);
   step.segments[1].chosen_by = ChosenBy{.step = 8, .row = 5};
-  const v1::EmbeddingExecute execute = MessageOf<v1::EmbeddingRunRequest>(step).execute();
+  const v1::EmbeddingExecute execute = EmbeddingMessageOf(step).execute().embedding();
   EXPECT_EQ(execute.token_ids_size(), 4);
   ASSERT_EQ(execute.chosen_tokens_size(), 1);
   EXPECT_EQ(execute.chosen_tokens(0).index(), 3);
@@ -102,7 +119,7 @@ TEST(StepMessages, NameTokensOfNeighbouringRowsTogether) {
   const std::vector<ChosenBy> chosen = {{8, 0}, {8, 1}, {8, 3}, {7, 4}, {7, 5}};
   for (const ChosenBy& by : chosen) step.segments.push_back({.tokens = {0}, .chosen_by = by});
   step.segments.insert(step.segments.begin() + 4, {.tokens = {100}});  // {7, 5} comes behind it
-  const v1::EmbeddingExecute execute = MessageOf<v1::EmbeddingRunRequest>(step).execute();
+  const v1::EmbeddingExecute execute = EmbeddingMessageOf(step).execute().embedding();
   std::vector<std::vector<int64_t>> runs;
   for (const v1::ChosenToken& run : execute.chosen_tokens()) {
     runs.push_back({run.index(), static_cast<int64_t>(run.step_id()), run.row(), run.count()});
@@ -116,27 +133,25 @@ TEST(StepMessages, AreTheSameInTheMemoryOfOthers) {
   Step other = TwoSegments();
   other.copies = {{.source = 4, .destination = 2}};
   other.segments[1].chosen_by = ChosenBy{.step = 8, .row = 5};
-  auto embedding = MessageOf<v1::EmbeddingRunRequest>(other);
-  auto shard = MessageOf<v1::ShardRunRequest>(other);
-  v1::SamplerRunRequest sampler;
+  auto embedding = EmbeddingMessageOf(other);
+  auto shard = ShardMessageOf(other);
+  v1::StageRunRequest sampler;
   sampler.mutable_open()->set_epoch(5);
   const SamplingOptions options{.temperature = 0.5f};
   const std::vector<RowRequest> rows = {{.sequence = 7, .position = 21, .task = &options}};
   SamplerPlans plans, again;
-  SetMessage(6, TwoSegments(), embedding);
-  SetMessage(6, TwoSegments(), shard);
+  SetEmbeddingMessage(6, TwoSegments(), embedding);
+  SetShardMessage(6, TwoSegments(), shard);
   plans.SetMessage(6, TwoSegments(), rows, sampler);
-  EXPECT_EQ(embedding.SerializeAsString(),
-            MessageOf<v1::EmbeddingRunRequest>(TwoSegments()).SerializeAsString());
-  EXPECT_EQ(shard.SerializeAsString(),
-            MessageOf<v1::ShardRunRequest>(TwoSegments()).SerializeAsString());
+  EXPECT_EQ(embedding.SerializeAsString(), EmbeddingMessageOf(TwoSegments()).SerializeAsString());
+  EXPECT_EQ(shard.SerializeAsString(), ShardMessageOf(TwoSegments()).SerializeAsString());
   EXPECT_EQ(sampler.SerializeAsString(), MessageOf(again, rows).SerializeAsString());
 }
 
 TEST(StepMessages, GiveShardsBlockCopiesInOrder) {
   Step step = TwoSegments();
   step.copies = {{.source = 4, .destination = 2}, {.source = 2, .destination = 6}};
-  const v1::ShardExecute execute = MessageOf<v1::ShardRunRequest>(step).execute();
+  const v1::ShardExecute execute = ShardMessageOf(step).execute().shard();
   ASSERT_EQ(execute.block_copies_size(), 2);
   EXPECT_EQ(execute.block_copies(0).source(), 4);
   EXPECT_EQ(execute.block_copies(0).destination(), 2);
@@ -148,7 +163,7 @@ TEST(StepMessages, GiveShardsTheSlotsOfStates) {
   Step step = TwoSegments();
   step.segments[1].state_slots = {3, 0};
   step.state_copies = {{.source = 1, .destination = 3}};
-  const v1::ShardExecute execute = MessageOf<v1::ShardRunRequest>(step).execute();
+  const v1::ShardExecute execute = ShardMessageOf(step).execute().shard();
   EXPECT_EQ(execute.segments(0).state_slots_size(), 0);
   EXPECT_THAT(execute.segments(1).state_slots(), ElementsAre(3, 0));
   ASSERT_EQ(execute.state_copies_size(), 1);
@@ -157,9 +172,7 @@ TEST(StepMessages, GiveShardsTheSlotsOfStates) {
 }
 
 TEST(StepMessages, GiveShardsSegmentsAndRowsOfTheWholeStep) {
-  const v1::ShardExecute execute = MessageOf<v1::ShardRunRequest>(TwoSegments()).execute();
-  EXPECT_EQ(execute.epoch(), 6u);
-  EXPECT_EQ(execute.step_id(), 9u);
+  const v1::ShardExecute execute = ShardMessageOf(TwoSegments()).execute().shard();
   ASSERT_EQ(execute.segments_size(), 2);
   EXPECT_EQ(execute.segments(0).sequence_id(), 7u);
   EXPECT_EQ(execute.segments(0).first_position(), 20);
@@ -182,9 +195,7 @@ TEST(StepMessages, GiveTheSamplerARowForEachThatIsAsked) {
       {.sequence = 7, .sequence_index = 2, .position = 21, .task = &options, .num_logprobs = 3},
       {.sequence = 8, .position = 5, .task = ScoreTarget{102}}};
   SamplerPlans plans;
-  const v1::SamplerExecute execute = MessageOf(plans, rows).execute();
-  EXPECT_EQ(execute.epoch(), 6u);
-  EXPECT_EQ(execute.step_id(), 9u);
+  const v1::SamplerExecute execute = PlanOf(plans, rows);
   ASSERT_EQ(execute.rows_size(), 2);
   const v1::SamplerRow& sampled = execute.rows(0);
   EXPECT_EQ(sampled.sequence_id(), 7u);
@@ -213,8 +224,8 @@ std::vector<size_t> BytesOfDecodes(int num_prompt, int count) {
   while (const std::optional<Step> step = scheduler.Plan()) {
     const std::vector<RowRequest> rows = {
         {.sequence = 1, .position = step->segments[0].sequence_length, .task = &options}};
-    bytes.push_back(MessageOf<v1::EmbeddingRunRequest>(*step).ByteSizeLong() +
-                    MessageOf<v1::ShardRunRequest>(*step).ByteSizeLong() +
+    bytes.push_back(EmbeddingMessageOf(*step).ByteSizeLong() +
+                    ShardMessageOf(*step).ByteSizeLong() +
                     MessageOf(plans, rows, *step).ByteSizeLong());
     EXPECT_TRUE(scheduler.Commit(step->id, {5}).ok());
   }
@@ -245,12 +256,12 @@ TEST(SamplerPlans, TellsOptionsOfRowsOnce) {
   Step step = TwoSegments();
   step.ended.clear();
   SamplerPlans plans;
-  EXPECT_EQ(MessageOf(plans, rows, step).execute().rows(0).sample().seed(), 11u);
-  const v1::SamplerExecute next = MessageOf(plans, rows, step).execute();
+  EXPECT_EQ(PlanOf(plans, rows, step).rows(0).sample().seed(), 11u);
+  const v1::SamplerExecute next = PlanOf(plans, rows, step);
   EXPECT_FALSE(next.rows(0).has_sample());
   EXPECT_EQ(next.rows(0).sequence_id(), 5u);
   EXPECT_EQ(next.rows(0).position(), 21);
-  const v1::SamplerExecute ended = MessageOf(plans, rows).execute();  // gave up its blocks
+  const v1::SamplerExecute ended = PlanOf(plans, rows);  // gave up its blocks
   EXPECT_THAT(ended.ended_sequence_ids(), ElementsAre(5));
   EXPECT_EQ(ended.rows(0).sample().seed(), 11u);
 }
@@ -267,7 +278,7 @@ TEST(SamplerPlans, TellsOfASequenceOnceUntilItHasHadNoRowForLong) {
                  .num_prompt_tokens = 3,
                  .stop_tokens = stops};
   SamplerPlans plans;
-  const v1::SamplerExecute first = MessageOf(plans, {row}).execute();
+  const v1::SamplerExecute first = PlanOf(plans, {row});
   ASSERT_EQ(first.sequences_size(), 1);
   EXPECT_EQ(first.sequences(0).sequence_id(), 7u);
   EXPECT_EQ(first.sequences(0).sampling().frequency_penalty(), 0.5f);
@@ -281,14 +292,14 @@ TEST(SamplerPlans, TellsOfASequenceOnceUntilItHasHadNoRowForLong) {
 
   row.position = 5;
   row.tokens = {};  // what the sampler chose it knows
-  EXPECT_EQ(MessageOf(plans, {row}).execute().sequences_size(), 0);
+  EXPECT_EQ(PlanOf(plans, {row}).sequences_size(), 0);
 
   // Without a row of its own it is dropped once, and told again when it comes back.
   const SamplingOptions plain;
   const std::vector<RowRequest> other = {{.sequence = 9, .position = 2, .task = &plain}};
   std::vector<uint64_t> ended;
   for (uint64_t i = 0; i < 3 * SamplerPlans::kForgottenAfter; ++i) {
-    const v1::SamplerExecute execute = MessageOf(plans, other).execute();
+    const v1::SamplerExecute execute = PlanOf(plans, other);
     EXPECT_EQ(execute.rows(0).has_sample(), i == 0);
     ended.insert(ended.end(), execute.ended_sequence_ids().begin(),
                  execute.ended_sequence_ids().end());
@@ -296,11 +307,12 @@ TEST(SamplerPlans, TellsOfASequenceOnceUntilItHasHadNoRowForLong) {
   EXPECT_THAT(ended, ElementsAre(7));
   row.position = 4;
   row.tokens = tokens;
-  EXPECT_EQ(MessageOf(plans, {row}).execute().sequences_size(), 1);
+  EXPECT_EQ(PlanOf(plans, {row}).sequences_size(), 1);
 }
 
 TEST(StepMessages, ReadTheSamplersRows) {
-  v1::SamplerExecuted executed;
+  v1::StageExecuted step;
+  v1::SamplerExecuted& executed = *step.mutable_sampler();
   v1::SampledRow& row = *executed.add_rows();
   row.set_token_id(5);
   row.set_logprob(-0.5f);
@@ -311,7 +323,7 @@ TEST(StepMessages, ReadTheSamplersRows) {
   executed.add_rows()->set_error_message("not finite");
   executed.add_rows()->set_error_message("nothing left");
   executed.mutable_rows(2)->set_error_code(static_cast<int>(absl::StatusCode::kFailedPrecondition));
-  const auto results = ResultsFrom(executed);
+  const auto results = ResultsFrom(step);
   ASSERT_TRUE(results.ok()) << results.status();
   ASSERT_EQ(results->size(), 3u);
   EXPECT_EQ((*results)[0].token, 5);
@@ -327,9 +339,9 @@ TEST(StepMessages, ReadTheSamplersRows) {
 }
 
 TEST(StepMessages, RefuseAlternativesThatDoNotPairUp) {
-  v1::SamplerExecuted executed;
+  v1::StageExecuted executed;
   executed.set_step_id(9);
-  executed.add_rows()->add_top_token_ids(5);
+  executed.mutable_sampler()->add_rows()->add_top_token_ids(5);
   const auto results = ResultsFrom(executed);
   EXPECT_EQ(results.status().code(), absl::StatusCode::kInternal);
   EXPECT_THAT(std::string(results.status().message()), HasSubstr("step 9"));

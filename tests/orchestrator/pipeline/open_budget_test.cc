@@ -34,70 +34,46 @@ class ScriptedNetwork final : public StageNetwork {
     }
   }
 
-  void AskEmbedding(const std::string&, absl::Duration,
-                    InfoCallback<v1::GetEmbeddingInfoResponse> callback) override {
-    Answer(v1::GetEmbeddingInfoResponse(), std::move(callback));
-  }
-  void AskShard(const std::string&, absl::Duration,
-                InfoCallback<v1::GetShardInfoResponse> callback) override {
-    v1::GetShardInfoResponse info;
-    info.set_num_stages(1);
-    info.set_num_ranks(1);
-    info.set_block_size(4);
-    info.set_num_kv_blocks(8);
-    info.set_max_step_tokens(1);
-    Answer(std::move(info), std::move(callback));
-  }
-  void AskSampler(const std::string&, absl::Duration,
-                  InfoCallback<v1::GetSamplerInfoResponse> callback) override {
-    Answer(v1::GetSamplerInfoResponse(), std::move(callback));
+  void Ask(Role role, const std::string&, absl::Duration, InfoCallback callback) override {
+    v1::GetStageInfoResponse info;
+    info.set_model_fingerprint("model");
+    if (role == Role::kEmbedding) info.mutable_embedding();
+    if (role == Role::kSampler) info.mutable_sampler();
+    if (role == Role::kShard) {
+      info.mutable_shard()->set_num_stages(1);
+      info.mutable_shard()->set_num_ranks(1);
+      info.mutable_shard()->set_block_size(4);
+      info.mutable_shard()->set_num_kv_blocks(8);
+      info.mutable_shard()->set_max_step_tokens(1);
+    }
+    pending_.push_back([info, callback = std::move(callback)] { callback(info); });
   }
   void Refuse(const std::string&, const std::string&) override {}
 
-  absl::StatusOr<std::unique_ptr<EmbeddingStream>> RunEmbedding(
-      const std::string& address, EmbeddingStream::Handler handler) override {
-    return Run<v1::EmbeddingRunRequest, v1::EmbeddingRunResponse>(address, std::move(handler));
-  }
-  absl::StatusOr<std::unique_ptr<ShardStream>> RunShard(const std::string& address,
-                                                        ShardStream::Handler handler) override {
-    return Run<v1::ShardRunRequest, v1::ShardRunResponse>(address, std::move(handler));
-  }
-  absl::StatusOr<std::unique_ptr<SamplerStream>> RunSampler(
-      const std::string& address, SamplerStream::Handler handler) override {
-    return Run<v1::SamplerRunRequest, v1::SamplerRunResponse>(address, std::move(handler));
+  absl::StatusOr<std::unique_ptr<Stream>> Run(Role, const std::string& address,
+                                              Stream::Handler handler) override {
+    return std::make_unique<ScriptedStream>(*this, address, std::move(handler));
   }
 
  private:
-  template <class Info>
-  void Answer(Info info, InfoCallback<Info> callback) {
-    info.set_model_fingerprint("model");
-    pending_.push_back([info, callback = std::move(callback)] { callback(info); });
-  }
+  class ScriptedStream final : public Stream {
+   public:
+    ScriptedStream(ScriptedNetwork& network, std::string address, Handler handler)
+        : network_(network), address_(std::move(address)), handler_(std::move(handler)) {}
+    void Send(v1::StageRunRequest&& request) override {
+      network_.pending_.push_back([this, open = request.open()] {
+        if (!network_.on_open(address_, open.open_timeout_ms())) return;
+        v1::StageRunResponse response;
+        SetWiring(*WiringOf(open), *response.mutable_opened());
+        handler_.on_response(std::move(response));
+      });
+    }
 
-  template <class Request, class Response>
-  std::unique_ptr<MessageStream<Request, Response>> Run(
-      const std::string& address, typename MessageStream<Request, Response>::Handler handler) {
-    class Stream final : public MessageStream<Request, Response> {
-     public:
-      Stream(ScriptedNetwork& network, std::string address,
-             typename MessageStream<Request, Response>::Handler handler)
-          : network_(network), address_(std::move(address)), handler_(std::move(handler)) {}
-      void Send(Request&& request) override {
-        network_.pending_.push_back([this, open = request.open()] {
-          if (!network_.on_open(address_, open.open_timeout_ms())) return;
-          Response response;
-          SetWiring(*WiringOf(open), *response.mutable_opened());
-          handler_.on_response(std::move(response));
-        });
-      }
-
-     private:
-      ScriptedNetwork& network_;
-      const std::string address_;
-      const typename MessageStream<Request, Response>::Handler handler_;
-    };
-    return std::make_unique<Stream>(*this, address, std::move(handler));
-  }
+   private:
+    ScriptedNetwork& network_;
+    const std::string address_;
+    const Handler handler_;
+  };
 
   std::vector<std::function<void()>> pending_;
 };

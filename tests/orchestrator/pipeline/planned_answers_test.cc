@@ -31,11 +31,11 @@ std::vector<RowRequest> Rows() {
 }
 
 // What is right for them, as step 7.
-v1::SamplerExecuted Answer() {
-  v1::SamplerExecuted executed;
+v1::StageExecuted Answer() {
+  v1::StageExecuted executed;
   executed.set_step_id(7);
   for (const int32_t token : {99, 5}) {
-    v1::SampledRow& row = *executed.add_rows();
+    v1::SampledRow& row = *executed.mutable_sampler()->add_rows();
     row.set_token_id(token);
     row.set_logprob(-1);
     for (const int32_t top : {3, 4}) {
@@ -46,7 +46,7 @@ v1::SamplerExecuted Answer() {
   return executed;
 }
 
-absl::StatusOr<StepExecuted> Take(const v1::SamplerExecuted& executed) {
+absl::StatusOr<StepExecuted> Take(const v1::StageExecuted& executed) {
   PlannedAnswers answers(kVocabulary);
   answers.Add(7, Rows());
   return answers.Take(executed);
@@ -63,16 +63,16 @@ TEST(PlannedAnswers, HandOnWhatFitsThePlan) {
 }
 
 TEST(PlannedAnswers, TakeNothingElseFromARowThatIsDeferred) {
-  v1::SamplerExecuted answer = Answer();
-  answer.mutable_rows(0)->set_deferred(true);
-  answer.mutable_rows(0)->set_token_id(1 << 30);
-  answer.mutable_rows(0)->set_work_us(70);
+  v1::StageExecuted answer = Answer();
+  answer.mutable_sampler()->mutable_rows(0)->set_deferred(true);
+  answer.mutable_sampler()->mutable_rows(0)->set_token_id(1 << 30);
+  answer.mutable_sampler()->mutable_rows(0)->set_work_us(70);
   const auto executed = Take(answer);
   ASSERT_TRUE(executed.ok()) << executed.status();
   EXPECT_TRUE(executed->rows[0].deferred);
   EXPECT_EQ(executed->rows[0].token, 0);
   EXPECT_EQ(executed->rows[0].work, absl::Microseconds(70));
-  answer.mutable_rows(0)->set_work_us(~uint64_t{0});
+  answer.mutable_sampler()->mutable_rows(0)->set_work_us(~uint64_t{0});
   EXPECT_EQ(Take(answer)->rows[0].work, absl::Hours(1));
   EXPECT_TRUE(executed->rows[0].top.empty());
   EXPECT_FALSE(executed->rows[1].deferred);
@@ -80,32 +80,42 @@ TEST(PlannedAnswers, TakeNothingElseFromARowThatIsDeferred) {
 
 TEST(PlannedAnswers, RefuseWhatContradictsThePlan) {
   const struct {
-    std::function<void(v1::SamplerExecuted&)> change;
+    std::function<void(v1::StageExecuted&)> change;
     const char* complaint;
   } kCases[] = {
       {[](auto& a) { a.set_step_id(8); }, "step 8, which is not the next"},
-      {[](auto& a) { a.mutable_rows(1)->set_deferred(true); }, "row 1 of step 7 with no token yet"},
-      {[](auto& a) { a.mutable_rows()->RemoveLast(); }, "with 1 rows; it was asked for 2"},
-      {[](auto& a) { *a.add_rows() = a.rows(0); }, "with 3 rows"},
-      {[](auto& a) { a.mutable_rows(0)->set_token_id(-1); }, "row 0 of step 7 with token -1"},
-      {[](auto& a) { a.mutable_rows(0)->set_token_id(100); }, "token 100; the vocabulary has 100"},
-      {[](auto& a) { a.mutable_rows(1)->set_token_id(6); },
+      {[](auto& a) { a.mutable_sampler()->mutable_rows(1)->set_deferred(true); },
+       "row 1 of step 7 with no token yet"},
+      {[](auto& a) { a.mutable_sampler()->mutable_rows()->RemoveLast(); },
+       "with 1 rows; it was asked for 2"},
+      {[](auto& a) { *a.mutable_sampler()->add_rows() = a.sampler().rows(0); }, "with 3 rows"},
+      {[](auto& a) { a.mutable_sampler()->mutable_rows(0)->set_token_id(-1); },
+       "row 0 of step 7 with token -1"},
+      {[](auto& a) { a.mutable_sampler()->mutable_rows(0)->set_token_id(100); },
+       "token 100; the vocabulary has 100"},
+      {[](auto& a) { a.mutable_sampler()->mutable_rows(1)->set_token_id(6); },
        "row 1 of step 7 with token 6 instead of 5"},
-      {[](auto& a) { a.mutable_rows(0)->set_top_token_ids(1, 1 << 30); }, "token 1073741824"},
-      {[](auto& a) { a.mutable_rows(0)->set_top_token_ids(1, 3); }, "out of order"},
-      {[](auto& a) { a.mutable_rows(0)->set_top_logprobs(1, 0); }, "out of order"},
-      {[](auto& a) { a.mutable_rows(0)->add_top_logprobs(0); }, "2 alternatives and 3"},
+      {[](auto& a) { a.mutable_sampler()->mutable_rows(0)->set_top_token_ids(1, 1 << 30); },
+       "token 1073741824"},
+      {[](auto& a) { a.mutable_sampler()->mutable_rows(0)->set_top_token_ids(1, 3); },
+       "out of order"},
+      {[](auto& a) { a.mutable_sampler()->mutable_rows(0)->set_top_logprobs(1, 0); },
+       "out of order"},
+      {[](auto& a) { a.mutable_sampler()->mutable_rows(0)->add_top_logprobs(0); },
+       "2 alternatives and 3"},
       {[](auto& a) {
-         a.mutable_rows(0)->add_top_token_ids(9);
-         a.mutable_rows(0)->add_top_logprobs(-2);
+         a.mutable_sampler()->mutable_rows(0)->add_top_token_ids(9);
+         a.mutable_sampler()->mutable_rows(0)->add_top_logprobs(-2);
        },
        "3 alternatives; it was asked for 2"},
-      {[](auto& a) { a.mutable_rows(0)->add_forced_token_ids(-7); }, "token -7"},
-      {[](auto& a) { a.mutable_rows(0)->add_likely_token_ids(100); }, "token 100"},
-      {[](auto& a) { a.mutable_rows(1)->add_forced_token_ids(1); }, "1 tokens that follow"},
+      {[](auto& a) { a.mutable_sampler()->mutable_rows(0)->add_forced_token_ids(-7); }, "token -7"},
+      {[](auto& a) { a.mutable_sampler()->mutable_rows(0)->add_likely_token_ids(100); },
+       "token 100"},
+      {[](auto& a) { a.mutable_sampler()->mutable_rows(1)->add_forced_token_ids(1); },
+       "1 tokens that follow"},
   };
   for (const auto& c : kCases) {
-    v1::SamplerExecuted answer = Answer();
+    v1::StageExecuted answer = Answer();
     c.change(answer);
     const auto executed = Take(answer);
     EXPECT_EQ(executed.status().code(), absl::StatusCode::kInternal) << c.complaint;
@@ -122,8 +132,8 @@ TEST(PlannedAnswers, FailRowsWhoseLogprobsAreNone) {
       [](auto& row) { row.set_top_logprobs(1, std::nanf("")); },
   };
   for (const auto& change : kChanges) {
-    v1::SamplerExecuted answer = Answer();
-    change(*answer.mutable_rows(0));
+    v1::StageExecuted answer = Answer();
+    change(*answer.mutable_sampler()->mutable_rows(0));
     const auto executed = Take(answer);
     ASSERT_TRUE(executed.ok()) << executed.status();
     EXPECT_THAT(executed->rows[0].error, HasSubstr("log-probabilities"));
@@ -132,17 +142,18 @@ TEST(PlannedAnswers, FailRowsWhoseLogprobsAreNone) {
     EXPECT_EQ(executed->rows[1].error, "");
   }
   // A token that nothing can choose.
-  v1::SamplerExecuted answer = Answer();
-  answer.mutable_rows(1)->set_logprob(-kInfinity);
+  v1::StageExecuted answer = Answer();
+  answer.mutable_sampler()->mutable_rows(1)->set_logprob(-kInfinity);
   EXPECT_EQ(Take(answer)->rows[1].error, "");
 }
 
 TEST(PlannedAnswers, ARowWithACodeHasFailed) {
-  v1::SamplerExecuted answer = Answer();
-  answer.mutable_rows(0)->set_error_code(static_cast<int>(absl::StatusCode::kFailedPrecondition));
-  answer.mutable_rows(0)->set_token_id(1 << 30);
-  answer.mutable_rows(1)->set_error_code(4711);
-  answer.mutable_rows(1)->set_error_message(std::string(5000, 'x'));
+  v1::StageExecuted answer = Answer();
+  answer.mutable_sampler()->mutable_rows(0)->set_error_code(
+      static_cast<int>(absl::StatusCode::kFailedPrecondition));
+  answer.mutable_sampler()->mutable_rows(0)->set_token_id(1 << 30);
+  answer.mutable_sampler()->mutable_rows(1)->set_error_code(4711);
+  answer.mutable_sampler()->mutable_rows(1)->set_error_message(std::string(5000, 'x'));
   const auto executed = Take(answer);
   ASSERT_TRUE(executed.ok()) << executed.status();
   EXPECT_THAT(executed->rows[0].error, HasSubstr("does not say why"));
@@ -158,7 +169,7 @@ TEST(PlannedAnswers, TakeStepsInTheirOrderAndOnce) {
   answers.Add(8, Rows());
   EXPECT_TRUE(answers.Take(Answer()).ok());
   EXPECT_FALSE(answers.Take(Answer()).ok());
-  v1::SamplerExecuted next = Answer();
+  v1::StageExecuted next = Answer();
   next.set_step_id(8);
   EXPECT_TRUE(answers.Take(next).ok());
   EXPECT_FALSE(answers.Take(next).ok());
@@ -170,13 +181,13 @@ TEST(PlannedAnswers, PerturbedAlternativesFallByThatFigure) {
   rows[0].task = &options;
   rows[0].num_logprobs = 2;
   rows[0].perturbed = true;
-  v1::SamplerExecuted answer = Answer();
-  answer.mutable_rows()->RemoveLast();
-  answer.mutable_rows(0)->set_top_logprobs(0, -3);
-  answer.mutable_rows(0)->add_top_perturbed(1.5);
-  answer.mutable_rows(0)->add_top_perturbed(1);
+  v1::StageExecuted answer = Answer();
+  answer.mutable_sampler()->mutable_rows()->RemoveLast();
+  answer.mutable_sampler()->mutable_rows(0)->set_top_logprobs(0, -3);
+  answer.mutable_sampler()->mutable_rows(0)->add_top_perturbed(1.5);
+  answer.mutable_sampler()->mutable_rows(0)->add_top_perturbed(1);
   for (const double second : {1.0, 2.0, std::nan("")}) {
-    answer.mutable_rows(0)->set_top_perturbed(1, second);
+    answer.mutable_sampler()->mutable_rows(0)->set_top_perturbed(1, second);
     PlannedAnswers answers(kVocabulary);
     answers.Add(7, rows);
     const auto executed = answers.Take(answer);

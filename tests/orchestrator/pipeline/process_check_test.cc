@@ -36,7 +36,7 @@ TEST(CheckWeights, ComparesWithThoseThatAreReady) {
   EXPECT_TRUE(CheckWeights(processes, 0).ok());
   EXPECT_TRUE(CheckWeights(processes, 1).ok());  // the first one is not there yet
   processes[0].ready = true;
-  processes[0].service = "embedding";
+  processes[0].role = Role::kEmbedding;
   processes[0].address = "here:1";
   const absl::Status status = CheckWeights(processes, 2);
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);

@@ -18,7 +18,7 @@
 #include "services/lane/lane_pump.h"
 #include "services/lane/lane_segment.h"
 #include "services/streams/sent_bytes.h"
-#include "sluice/v1/activations.pb.h"
+#include "sluice/v1/stage.pb.h"
 #include "tests/kernels/testing/test_wiring.h"
 
 namespace sluice {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "sluice/v1/shard.pb.h"
+#include "sluice/v1/stage.pb.h"
 #include "tests/kernels/testing/test_wiring.h"
 
 namespace sluice {
@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 using testing::TestWiring;
 
 TEST(WiringMessage, ComesBackFromItsMessage) {
-  v1::ShardOpen open;
+  v1::StageOpen open;
   SetWiring(TestWiring(7), open);
   EXPECT_EQ(open.wiring_nonce().size(), 16u);
   EXPECT_EQ(CheckWiring(open, TestWiring(7)), absl::OkStatus());
@@ -23,7 +23,7 @@ TEST(WiringMessage, ComesBackFromItsMessage) {
 // Else a peer without a nonce would belong to every wiring.
 TEST(WiringMessage, NeedsANonce) {
   for (const size_t size : {0, 15, 17}) {
-    v1::ShardOpen open;
+    v1::StageOpen open;
     SetWiring(TestWiring(), open);
     open.set_wiring_nonce(std::string(size, 'x'));
     const absl::Status status = CheckWiring(open, TestWiring());
@@ -33,7 +33,7 @@ TEST(WiringMessage, NeedsANonce) {
 }
 
 TEST(WiringMessage, IsNotOpenedForAnotherModel) {
-  v1::ShardOpen open;
+  v1::StageOpen open;
   SetWiring(TestWiring(), open);
   EXPECT_TRUE(WiringToOpen(open, "test-model").ok());
   const absl::Status status = WiringToOpen(open, "mine").status();

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "services/rpc/server.h"
-#include "sluice/v1/activations.pb.h"
+#include "sluice/v1/stage.pb.h"
 
 namespace sluice {
 namespace {
@@ -94,7 +94,7 @@ TEST_F(ReflectionServiceTest, SendsTheFilesThatAFileImports) {
   request.set_file_containing_symbol("no.such.Message");
   const Response none = ReflectionService().Answer(request);
   EXPECT_THAT(none.error_response().error_message(), HasSubstr("no.such.Message"));
-  request.set_file_containing_symbol("sluice.v1.ActivationsService");
+  request.set_file_containing_symbol("sluice.v1.StageService");
   const Response response = ReflectionService().Answer(request);
   const std::vector<std::string> files = FilesIn(response);
   EXPECT_THAT(files, Contains("sluice/v1/tensor.proto"));

@@ -28,8 +28,8 @@ using testing::CertificateSpec;
 using ::testing::HasSubstr;
 using testing::TestAuthority;
 
-constexpr char kRun[] = "/sluice.v1.ShardService/Run";
-constexpr char kPush[] = "/sluice.v1.ActivationsService/Push";
+constexpr char kRun[] = "/sluice.v1.StageService/Run";
+constexpr char kPush[] = "/sluice.v1.StageService/Push";
 constexpr char kHealth[] = "/grpc.health.v1.Health/Check";
 constexpr char kGenerate[] = "/sluice.v1.GenerationService/Generate";
 constexpr char kAlpha[] = "8ed3f6ad685b959ead7022518e1af76cd816f8e8ec7ccdda1ed4018e8f2223f8";
@@ -245,14 +245,14 @@ struct Edge {
 
 constexpr Edge kEdges[] = {
     {Role::kOrchestrator, Role::kTokenizer, {}, "/sluice.v1.TokenizerService/Tokenize"},
-    {Role::kOrchestrator, Role::kEmbedding, {}, "/sluice.v1.EmbeddingService/Run"},
+    {Role::kOrchestrator, Role::kEmbedding, {}, kRun},
     {Role::kOrchestrator, Role::kShard, {Role::kEmbedding}, kRun},
-    {Role::kOrchestrator, Role::kSampler, {Role::kShard}, "/sluice.v1.SamplerService/Run"},
+    {Role::kOrchestrator, Role::kSampler, {Role::kShard}, kRun},
     {Role::kEmbedding, Role::kShard, {Role::kEmbedding}, kPush},
     {Role::kEmbedding, Role::kSampler, {Role::kShard}, "/sluice.v1.ChosenTokensService/Follow"},
     {Role::kShard, Role::kShard, {Role::kShard}, kPush},
     {Role::kShard, Role::kSampler, {Role::kShard}, kPush},
-    {Role::kShard, Role::kShard, {Role::kShard}, "/sluice.v1.ShardService/PutRendezvous"},
+    {Role::kShard, Role::kShard, {Role::kShard}, "/sluice.v1.RendezvousService/PutRendezvous"},
 };
 
 TEST_F(CredentialsTest, OnEveryEdgeOnlyTheRoleThatIsDialledIsBelieved) {

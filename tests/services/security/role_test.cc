@@ -5,12 +5,12 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "sluice/v1/activations.pb.h"
 #include "sluice/v1/chosen_tokens.pb.h"
 #include "sluice/v1/embedding.pb.h"
 #include "sluice/v1/generation.pb.h"
 #include "sluice/v1/sampler.pb.h"
 #include "sluice/v1/shard.pb.h"
+#include "sluice/v1/stage.pb.h"
 #include "sluice/v1/tokenizer.pb.h"
 
 namespace sluice {
@@ -37,9 +37,10 @@ TEST(RolesNamed, ReadsNothingIntoNamesThatOnlyLookAlike) {
 
 TEST(CallersOf, LetsTheOrchestratorOpenAndTheStageBeforePush) {
   const RoleSet embedding = {Role::kEmbedding};
-  EXPECT_EQ(CallersOf("/sluice.v1.ShardService/Run", embedding), RoleSet({Role::kOrchestrator}));
-  EXPECT_EQ(CallersOf("/sluice.v1.ActivationsService/Push", embedding), embedding);
-  EXPECT_EQ(CallersOf("/sluice.v1.ShardService/PutRendezvous", embedding), RoleSet({Role::kShard}));
+  EXPECT_EQ(CallersOf("/sluice.v1.StageService/Run", embedding), RoleSet({Role::kOrchestrator}));
+  EXPECT_EQ(CallersOf("/sluice.v1.StageService/Push", embedding), embedding);
+  EXPECT_EQ(CallersOf("/sluice.v1.RendezvousService/PutRendezvous", embedding),
+            RoleSet({Role::kShard}));
   EXPECT_EQ(CallersOf("/sluice.v1.ChosenTokensService/Follow", {Role::kShard}), embedding);
   EXPECT_EQ(CallersOf("/sluice.v1.GenerationService/Generate", {}), RoleSet({Role::kClient}));
   EXPECT_EQ(CallersOf("/sluice.v1.GenerationSessionService/OpenSession", {}),
@@ -47,8 +48,8 @@ TEST(CallersOf, LetsTheOrchestratorOpenAndTheStageBeforePush) {
 }
 
 TEST(CallersOf, LetsNobodyCallWhatItDoesNotKnow) {
-  for (const char* method : {"", "/", "/sluice.v1.NewService/Run", "/sluice.v1.ShardServiceX/Run",
-                             "sluice.v1.ShardService/Run"}) {
+  for (const char* method : {"", "/", "/sluice.v1.NewService/Run", "/sluice.v1.StageServiceX/Run",
+                             "sluice.v1.StageService/Run"}) {
     EXPECT_TRUE(CallersOf(method, {Role::kShard}).empty()) << method;
   }
 }
@@ -56,9 +57,9 @@ TEST(CallersOf, LetsNobodyCallWhatItDoesNotKnow) {
 // A service that is added to the protos must be added to the table.
 TEST(CallersOf, KnowsEveryMethodOfTheProtos) {
   const google::protobuf::FileDescriptor* const files[] = {
-      v1::PushRequest::descriptor()->file(),     v1::EmbeddingRunRequest::descriptor()->file(),
-      v1::GenerateRequest::descriptor()->file(), v1::SamplerRunRequest::descriptor()->file(),
-      v1::ShardRunRequest::descriptor()->file(), v1::TokenizeRequest::descriptor()->file(),
+      v1::StageRunRequest::descriptor()->file(), v1::EmbeddingExecute::descriptor()->file(),
+      v1::GenerateRequest::descriptor()->file(), v1::SamplerExecute::descriptor()->file(),
+      v1::ShardExecute::descriptor()->file(),    v1::TokenizeRequest::descriptor()->file(),
       v1::FollowRequest::descriptor()->file(),
   };
   int methods = 0;

@@ -22,7 +22,7 @@ using testing::TestWiring;
 
 const Deadline kLong = Deadline::After(absl::Minutes(1));
 
-class TableService final : public v1::ShardService::CallbackService {
+class TableService final : public v1::RendezvousService::CallbackService {
  public:
   grpc::ServerUnaryReactor* PutRendezvous(grpc::CallbackServerContext* context,
                                           const v1::PutRendezvousRequest* request,
@@ -142,7 +142,7 @@ TEST_F(RendezvousTest, HoldsNoMoreThanItsLimits) {
 }
 
 // Answers every call with another wiring.
-class ForeignService final : public v1::ShardService::CallbackService {
+class ForeignService final : public v1::RendezvousService::CallbackService {
   grpc::ServerUnaryReactor* GetRendezvous(grpc::CallbackServerContext* context,
                                           const v1::GetRendezvousRequest*,
                                           v1::GetRendezvousResponse* response) override {

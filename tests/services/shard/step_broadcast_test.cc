@@ -23,7 +23,7 @@ Deadline Soon() { return Deadline::After(absl::Seconds(20)); }
 
 // What a step brings.
 struct Received {
-  v1::ShardExecute plan;
+  v1::StageExecute plan;
   v1::PushStep rows;
   std::optional<v1::RowRingOffer> ring;
 };
@@ -44,7 +44,7 @@ absl::Status Receive(const std::function<absl::Status(Communicator&)>& send, Rec
 }
 
 TEST(StepBroadcast, BringsPlanAndRows) {
-  v1::ShardExecute plan;
+  v1::StageExecute plan;
   plan.set_step_id(17);
   v1::PushStep sent;
   sent.add_computed_ns(5);

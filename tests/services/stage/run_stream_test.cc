@@ -9,30 +9,28 @@
 
 #include "services/common/status.h"
 #include "services/rpc/server.h"
-#include "sluice/v1/embedding.grpc.pb.h"
+#include "sluice/v1/stage.grpc.pb.h"
 
 namespace sluice {
 namespace {
 
-struct FakeSession {
+struct FakeSession final : StageSession {
   std::vector<uint64_t> steps;
   absl::Status closed;
-  bool left = false;
-  void AddPlan(const v1::EmbeddingRunRequest& request) {
+  void Run() override {}
+  void AddPlan(v1::StageRunRequest request) override {
     steps.push_back(request.execute().step_id());
   }
-  void Close(const absl::Status& reason) { closed = reason; }
-  void OrchestratorLeft() { left = true; }
+  void Close(const absl::Status& reason) override { closed = reason; }
 };
 
-class RunService final : public v1::EmbeddingService::CallbackService {
+class RunService final : public v1::StageService::CallbackService {
  public:
-  grpc::ServerBidiReactor<v1::EmbeddingRunRequest, v1::EmbeddingRunResponse>* Run(
+  grpc::ServerBidiReactor<v1::StageRunRequest, v1::StageRunResponse>* Run(
       grpc::CallbackServerContext* context) override {
-    return ServeRunStream<FakeSession, v1::EmbeddingRunRequest, v1::EmbeddingRunResponse>(
+    return ServeRunStream(
         *context,
-        [this](const v1::EmbeddingOpen& open,
-               auto&) -> absl::StatusOr<std::shared_ptr<FakeSession>> {
+        [this](const v1::StageOpen& open, auto&) -> absl::StatusOr<std::shared_ptr<StageSession>> {
           if (open.epoch() == 0) return absl::AbortedError("not epoch 0");
           return session;
         });
@@ -45,12 +43,12 @@ enum class Part { kOpen, kOpenRefused, kExecute, kNothing };
 // Sends the parts and gives the status that the stream ends with; half-closes after them.
 absl::Status Talk(RunService& service, const std::vector<Part>& parts) {
   const auto server = *Server::Start({.address = "inproc:it", .services = {&service}});
-  const auto stub = v1::EmbeddingService::NewStub(
-      server->grpc_server()->InProcessChannel(grpc::ChannelArguments()));
+  const auto stub =
+      v1::StageService::NewStub(server->grpc_server()->InProcessChannel(grpc::ChannelArguments()));
   grpc::ClientContext context;
   const auto stream = stub->Run(&context);
   for (const Part part : parts) {
-    v1::EmbeddingRunRequest request;
+    v1::StageRunRequest request;
     if (part == Part::kOpen) request.mutable_open()->set_epoch(1);
     if (part == Part::kOpenRefused) request.mutable_open();
     if (part == Part::kExecute) request.mutable_execute()->set_step_id(8);

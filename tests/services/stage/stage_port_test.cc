@@ -27,11 +27,12 @@
 #include "services/rows/tensor.h"
 #include "services/rpc/server.h"
 #include "services/rpc/transport.h"
-#include "services/stage/run_stream.h"
-#include "services/stage/stage_worker.h"
-#include "sluice/v1/shard.grpc.pb.h"
+#include "services/stage/stage.h"
+#include "services/stage/stage_service.h"
+#include "sluice/v1/stage.grpc.pb.h"
 #include "tests/kernels/testing/async_backend.h"
 #include "tests/kernels/testing/test_wiring.h"
+#include "tests/testing/receiver_service.h"
 
 namespace sluice {
 namespace {
@@ -40,18 +41,17 @@ using ::testing::ElementsAre;
 using ::testing::Gt;
 using ::testing::HasSubstr;
 using testing::TestWiring;
-using Port = StagePort<v1::ShardRunRequest, v1::ShardRunResponse>;
 
 constexpr int64_t kHidden = 8;
 
 // Doubles its rows, and answers each plan with how many rows it had.
 class DoublingSession final : public StageSession {
  public:
-  DoublingSession(const v1::ShardOpen& open, std::shared_ptr<Port::Stream> stream,
-                  Port::Options options)
+  DoublingSession(const v1::StageOpen& open, std::shared_ptr<StagePort::Stream> stream,
+                  StagePort::Options options)
       : port_(open, std::move(stream), std::move(options)) {}
 
-  void AddPlan(v1::ShardRunRequest request) { port_.AddPlan(std::move(request)); }
+  void AddPlan(v1::StageRunRequest request) override { port_.AddPlan(std::move(request)); }
   void Close(const absl::Status& reason) override { port_.Close(reason); }
   void Run() override { port_.Finish(Serve()); }
 
@@ -59,14 +59,14 @@ class DoublingSession final : public StageSession {
   absl::Status Serve() {
     absl::Status status = port_.Open();
     while (status.ok()) {
-      const absl::StatusOr<Port::Step> step = port_.Next();
+      const absl::StatusOr<StageStep> step = port_.Next();
       if (!step.ok()) return step.status();
       status = Execute(*step);
     }
     return status;
   }
 
-  absl::Status Execute(const Port::Step& step) {
+  absl::Status Execute(const StageStep& step) {
     const SteadyTime began = SteadyTime::Now();
     absl::Status status = port_.Load(step.rows);
     if (!status.ok()) return status;
@@ -79,7 +79,7 @@ class DoublingSession final : public StageSession {
     status = port_.rows().Load(*rows);
     if (!status.ok()) return status;
     port_.Done();
-    v1::ShardRunResponse response;
+    v1::StageRunResponse response;
     response.mutable_times()->set_busy_ns(static_cast<uint64_t>(port_.rows().rows()));
     port_.Answer(std::move(response));
     const std::vector<uint64_t> computed = {step.rows.computed_ns().begin(),
@@ -87,40 +87,30 @@ class DoublingSession final : public StageSession {
     return port_.Send({.step_id = step.plan.step_id(), .computed_ns = computed, .began = began});
   }
 
-  Port port_;
+  StagePort port_;
 };
 
-// Serves doubling sessions.
-class DoublingService final : public v1::ShardService::CallbackService {
+// A kind of stage whose sessions double.
+class DoublingStage final : public Stage {
  public:
-  explicit DoublingService(Backend& backend) : backend_(backend), ring_(backend, kHidden) {}
+  explicit DoublingStage(Backend& backend) : backend_(backend), ring_(backend, kHidden) {}
 
   void SetNextStage(std::shared_ptr<grpc::Channel> channel) { next_stage_ = std::move(channel); }
-  ActivationsReceiver& receiver() { return receiver_; }
 
-  grpc::ServerBidiReactor<v1::ShardRunRequest, v1::ShardRunResponse>* Run(
-      grpc::CallbackServerContext* context) override {
-    return ServeRunStream<DoublingSession, v1::ShardRunRequest, v1::ShardRunResponse>(
-        *context,
-        [this](const v1::ShardOpen& open,
-               Port::Stream& stream) -> absl::StatusOr<std::shared_ptr<DoublingSession>> {
-          const absl::StatusOr<WiringIdentity> wiring = WiringOf(open);
-          if (!wiring.ok()) return wiring.status();
-          auto session = std::make_shared<DoublingSession>(
-              open, stream.shared_from_this(),
-              Port::Options{
-                  .wiring = *wiring,
-                  .memory = {.backend = backend_, .hidden_size = kHidden},
-                  .peers = {.receiver = &receiver_, .next_stage = next_stage_, .ring = &ring_},
-                  .on_close = [this](const absl::Status& reason) {
-                    absl::MutexLock lock(&mutex_);
-                    if (closed_.ok()) closed_ = reason;
-                  }});
-          const absl::Status status = worker_.Switch("it", open.epoch(), session);
-          if (!status.ok()) return status;
-          return session;
-        });
+  Role role() const override { return Role::kShard; }
+  absl::StatusOr<std::shared_ptr<StageSession>> MakeSession(const StageOpening& opening) override {
+    return std::make_shared<DoublingSession>(
+        opening.open, opening.stream,
+        StagePort::Options{
+            .wiring = opening.wiring,
+            .memory = {.backend = backend_, .hidden_size = kHidden},
+            .peers = {.receiver = &opening.receiver, .next_stage = next_stage_, .ring = &ring_},
+            .on_close = [this](const absl::Status& reason) {
+              absl::MutexLock lock(&mutex_);
+              if (closed_.ok()) closed_ = reason;
+            }});
   }
+  void Describe(v1::GetStageInfoResponse& info) const override { info.mutable_shard(); }
 
   // Waits until a session has been closed; the reason.
   absl::Status WaitUntilClosed() {
@@ -133,11 +123,9 @@ class DoublingService final : public v1::ShardService::CallbackService {
  private:
   Backend& backend_;
   RowRing ring_;
-  ActivationsReceiver receiver_;
   std::shared_ptr<grpc::Channel> next_stage_;
   absl::Mutex mutex_;
   absl::Status closed_ ABSL_GUARDED_BY(mutex_);
-  StageWorker worker_;  // last: its thread uses what is above
 };
 
 // The stage, an orchestrator, and the stages around it; over unix sockets (with lanes and rings of
@@ -146,11 +134,11 @@ class StagePortTest : public ::testing::TestWithParam<bool> {
  protected:
   StagePortTest() : folder_(::testing::TempDir() + "/port-XXXXXX") {
     if (GetParam()) mkdtemp(folder_.data());
-    after_ = Serve("after", {&after_receiver_});
-    service_.SetNextStage(*dialer_.Dial(AddressOf("after"), Role::kShard));
-    stage_ = Serve("stage", {&service_, &service_.receiver()});
+    after_ = Serve("after", {&after_service_});
+    doubling_.SetNextStage(*dialer_.Dial(AddressOf("after"), Role::kShard));
+    stage_ = Serve("stage", {&service_});
     channel_ = *dialer_.Dial(AddressOf("stage"), Role::kShard);
-    stub_ = v1::ShardService::NewStub(channel_);
+    stub_ = v1::StageService::NewStub(channel_);
   }
   ~StagePortTest() override {
     stage_.reset();
@@ -167,10 +155,11 @@ class StagePortTest : public ::testing::TestWithParam<bool> {
     return server;
   }
 
-  static v1::ShardRunRequest OpenOf(const WiringIdentity& wiring, uint32_t timeout_ms) {
-    v1::ShardRunRequest request;
+  static v1::StageRunRequest OpenOf(const WiringIdentity& wiring, uint32_t timeout_ms) {
+    v1::StageRunRequest request;
     SetWiring(wiring, *request.mutable_open());
     request.mutable_open()->set_open_timeout_ms(timeout_ms);
+    request.mutable_open()->mutable_shard();
     return request;
   }
 
@@ -178,11 +167,14 @@ class StagePortTest : public ::testing::TestWithParam<bool> {
   std::string folder_;
   Dialer dialer_;
   ActivationsReceiver after_receiver_;
+  testing::ReceiverService after_service_{after_receiver_};
   std::unique_ptr<Server> after_;
-  DoublingService service_{*backend_};
+  DoublingStage doubling_{*backend_};
+  StageService service_{ServedModel{.fingerprint = std::string(TestWiring(3).fingerprint())},
+                        &doubling_};
   std::unique_ptr<Server> stage_;
   std::shared_ptr<grpc::Channel> channel_;
-  std::unique_ptr<v1::ShardService::Stub> stub_;
+  std::unique_ptr<v1::StageService::Stub> stub_;
 };
 
 INSTANTIATE_TEST_SUITE_P(, StagePortTest, ::testing::Bool(), [](const auto& info) {
@@ -205,7 +197,7 @@ TEST_P(StagePortTest, JoinsPlansAndRowsInTheOrderOfPlansHoweverRowsArrive) {
   grpc::ClientContext context;
   const auto plans = stub_->Run(&context);
   ASSERT_TRUE(plans->Write(OpenOf(TestWiring(3), 60000)));
-  v1::ShardRunResponse response;
+  v1::StageRunResponse response;
   ASSERT_TRUE(plans->Read(&response));
   ASSERT_TRUE(CheckWiring(response.opened(), TestWiring(3)).ok());
   EXPECT_EQ(response.opened().has_lane(), GetParam());
@@ -225,8 +217,9 @@ TEST_P(StagePortTest, JoinsPlansAndRowsInTheOrderOfPlansHoweverRowsArrive) {
   });
   std::thread planning([&] {
     for (uint64_t step = 1; step <= kSteps; ++step) {
-      v1::ShardRunRequest request;
+      v1::StageRunRequest request;
       request.mutable_execute()->set_step_id(step);
+      request.mutable_execute()->mutable_shard();
       if (!plans->Write(request)) break;
     }
   });
@@ -253,7 +246,7 @@ TEST_P(StagePortTest, EndsAllStreamsWithTheReasonOfOne) {
   grpc::ClientContext context;
   const auto plans = stub_->Run(&context);
   ASSERT_TRUE(plans->Write(OpenOf(TestWiring(3), 60000)));
-  v1::ShardRunResponse response;
+  v1::StageRunResponse response;
   ASSERT_TRUE(plans->Read(&response));
   absl::Notification lost;
   ActivationsSender before(channel_, TestWiring(3), [&](const absl::Status& status) {
@@ -262,7 +255,7 @@ TEST_P(StagePortTest, EndsAllStreamsWithTheReasonOfOne) {
   });
   ASSERT_TRUE(before.WaitUntilOpen(SteadyTime::Now() + absl::Minutes(1)).ok());
   after.Close(absl::ResourceExhaustedError("enough"));
-  EXPECT_EQ(service_.WaitUntilClosed().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(doubling_.WaitUntilClosed().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(lost.WaitForNotificationWithTimeout(absl::Minutes(1)));
   EXPECT_FALSE(plans->Read(&response));
   EXPECT_EQ(FromGrpc(plans->Finish()), absl::ResourceExhaustedError("next stage: enough"));
@@ -271,7 +264,7 @@ TEST_P(StagePortTest, EndsAllStreamsWithTheReasonOfOne) {
 // Nothing accepts its rows: it waits no longer than it was given.
 TEST_P(StagePortTest, OpensWithinTheTimeThatItWasGivenOrNotAtAll) {
   // Takes calls, and never answers.
-  class Silent final : public v1::ActivationsService::CallbackService {
+  class Silent final : public v1::StageService::CallbackService {
    public:
     grpc::ServerBidiReactor<v1::PushRequest, v1::PushResponse>* Push(
         grpc::CallbackServerContext*) override {
@@ -281,12 +274,12 @@ TEST_P(StagePortTest, OpensWithinTheTimeThatItWasGivenOrNotAtAll) {
     }
   } silent;
   const auto server = Serve("silent", {&silent});
-  service_.SetNextStage(*dialer_.Dial(AddressOf("silent"), Role::kShard));
+  doubling_.SetNextStage(*dialer_.Dial(AddressOf("silent"), Role::kShard));
   grpc::ClientContext context;
   const auto plans = stub_->Run(&context);
   const SteadyTime began = SteadyTime::Now();
   ASSERT_TRUE(plans->Write(OpenOf(TestWiring(3), 50)));
-  v1::ShardRunResponse response;
+  v1::StageRunResponse response;
   EXPECT_FALSE(plans->Read(&response));
   const absl::Status status = FromGrpc(plans->Finish());
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
@@ -305,9 +298,9 @@ class StageLanes : public StagePortTest {
     grpc::ClientContext context;
     const auto plans = stub_->Run(&context);
     plans->Write(OpenOf(TestWiring(3), 60000));
-    v1::ShardRunResponse opened;
+    v1::StageRunResponse opened;
     EXPECT_TRUE(plans->Read(&opened));
-    const auto activations = v1::ActivationsService::NewStub(channel_);
+    const auto activations = v1::StageService::NewStub(channel_);
     grpc::ClientContext push_context;
     const auto push = activations->Push(&push_context);
     v1::PushRequest open;
@@ -334,8 +327,9 @@ INSTANTIATE_TEST_SUITE_P(, StageLanes, ::testing::Values(true));
 
 TEST_P(StageLanes, BringNoRowsOfAnotherEpoch) {
   const absl::Status status = EndedBy([](const auto& plans, const auto& rows) {
-    v1::ShardRunRequest plan;
+    v1::StageRunRequest plan;
     plan.mutable_execute()->set_step_id(1);
+    plan.mutable_execute()->mutable_shard();
     SendByLane(plans, std::move(plan));
     v1::PushRequest request;
     request.mutable_step()->set_step_id(1);
@@ -348,12 +342,36 @@ TEST_P(StageLanes, BringNoRowsOfAnotherEpoch) {
 
 TEST_P(StageLanes, BringNoRequestsWithoutAPlan) {
   const absl::Status status =
-      EndedBy([](const auto& plans, const auto&) { SendByLane(plans, v1::ShardRunRequest()); });
+      EndedBy([](const auto& plans, const auto&) { SendByLane(plans, v1::StageRunRequest()); });
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
 }
 
+TEST_P(StageLanes, BringNoPlansForAnotherKindOfStage) {
+  const absl::Status status = EndedBy([](const auto& plans, const auto&) {
+    v1::StageRunRequest plan;
+    plan.mutable_execute()->mutable_sampler();
+    SendByLane(plans, std::move(plan));
+  });
+  EXPECT_EQ(status, absl::InvalidArgumentError("a plan for another kind of stage"));
+}
+
+TEST_P(StagePortTest, OpensAsItsOwnKindAlone) {
+  v1::StageRunRequest open = OpenOf(TestWiring(3), 60000);
+  for (const bool set : {true, false}) {
+    open.mutable_open()->clear_kind();
+    if (set) open.mutable_open()->mutable_sampler();
+    grpc::ClientContext context;
+    const auto plans = stub_->Run(&context);
+    ASSERT_TRUE(plans->Write(open));
+    v1::StageRunResponse response;
+    EXPECT_FALSE(plans->Read(&response));
+    EXPECT_EQ(FromGrpc(plans->Finish()),
+              absl::InvalidArgumentError("Open for another kind of stage than shard"));
+  }
+}
+
 TEST(OpenBudget, EndsWhenTheOrchestratorsDoes) {
-  v1::ShardOpen open;
+  v1::StageOpen open;
   const OpenBudget unset(open);
   EXPECT_GT(unset.deadline() - SteadyTime::Now(), absl::Minutes(9));
   open.set_open_timeout_ms(~uint32_t{0});
@@ -391,7 +409,8 @@ TEST_F(RowIntakeTest, GivesNothingOnceClosed) {
 
 // Rows of steps that no plan names would gather without end.
 TEST_F(RowIntakeTest, RefusesRowsThatNoPlanAsksFor) {
-  const auto server = *Server::Start({.address = "inproc:it", .services = {&receiver_}});
+  testing::ReceiverService service(receiver_);
+  const auto server = *Server::Start({.address = "inproc:it", .services = {&service}});
   RowIntake intake(receiver_, TestWiring(3), *backend_);
   intake.Open();
   ActivationsSender sender(server->grpc_server()->InProcessChannel(grpc::ChannelArguments()),

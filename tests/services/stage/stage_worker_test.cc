@@ -26,6 +26,7 @@ class WorkerSession final : public StageSession {
         +[](absl::Status* reason) { return !reason->ok(); }, &reason_));
     ran_ = true;
   }
+  void AddPlan(v1::StageRunRequest) override {}
   void Close(const absl::Status& reason) override {
     absl::MutexLock lock(&mutex_);
     if (reason_.ok()) reason_ = reason;

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "sluice/v1/activations.pb.h"
+#include "sluice/v1/stage.pb.h"
 
 namespace sluice {
 namespace {

@@ -25,9 +25,10 @@
 #include "services/stage/row_intake.h"
 #include "services/streams/client_stream.h"
 #include "services/streams/server_stream.h"
-#include "sluice/v1/activations.grpc.pb.h"
+#include "sluice/v1/stage.grpc.pb.h"
 #include "tests/kernels/testing/async_backend.h"
 #include "tests/kernels/testing/test_wiring.h"
+#include "tests/testing/receiver_service.h"
 
 namespace sluice {
 namespace {
@@ -53,7 +54,7 @@ class Served {
 };
 
 // Serves Push with whatever handler a test gives.
-class PushService final : public v1::ActivationsService::CallbackService {
+class PushService final : public v1::StageService::CallbackService {
  public:
   explicit PushService(ServerEnd::Handler handler) : handler_(std::move(handler)) {}
   grpc::ServerBidiReactor<v1::PushRequest, v1::PushResponse>* Push(
@@ -69,7 +70,7 @@ class PushService final : public v1::ActivationsService::CallbackService {
 class Client {
  public:
   explicit Client(const std::shared_ptr<grpc::Channel>& channel)
-      : stub_(v1::ActivationsService::NewStub(channel)) {
+      : stub_(v1::StageService::NewStub(channel)) {
     stream = ClientEnd::Start([this](grpc::ClientContext* context,
                                      ClientEnd* end) { stub_->async()->Push(context, end); },
                               {.on_response =
@@ -113,7 +114,7 @@ class Client {
   std::shared_ptr<ClientEnd> stream;
 
  private:
-  const std::unique_ptr<v1::ActivationsService::Stub> stub_;
+  const std::unique_ptr<v1::StageService::Stub> stub_;
   absl::Mutex mutex_;
   std::vector<uint64_t> epochs_ ABSL_GUARDED_BY(mutex_);
   absl::Status status_;
@@ -219,7 +220,7 @@ class Activations : public ::testing::TestWithParam<bool> {
   Activations() : folder_(::testing::TempDir() + "/lane-XXXXXX") {
     const std::string address =
         GetParam() ? absl::StrCat("unix:", mkdtemp(folder_.data()), "/it") : "inproc:it";
-    server_ = *Server::Start({.address = address, .services = {&receiver_}});
+    server_ = *Server::Start({.address = address, .services = {&service_}});
     if (!GetParam()) dialer_.RegisterInProcess("it", server_->grpc_server());
     channel_ = *dialer_.Dial(address, Role::kShard);
   }
@@ -229,6 +230,7 @@ class Activations : public ::testing::TestWithParam<bool> {
   }
 
   ActivationsReceiver receiver_;
+  testing::ReceiverService service_{receiver_};
   std::string folder_;
   std::unique_ptr<Server> server_;
   Dialer dialer_;
@@ -309,7 +311,7 @@ TEST_P(Activations, OfAnOldEpochEndWithTheNewOne) {
 // Sends what a test gives on a stream of its own; what it ended with.
 absl::Status Push(const std::shared_ptr<grpc::Channel>& channel,
                   const std::vector<v1::PushRequest>& requests) {
-  const auto stub = v1::ActivationsService::NewStub(channel);
+  const auto stub = v1::StageService::NewStub(channel);
   grpc::ClientContext context;
   const auto stream = stub->Push(&context);
   for (const v1::PushRequest& request : requests) stream->Write(request);
@@ -414,7 +416,7 @@ TEST_P(Activations, GoByARingOfTheSendersMemory) {
 
 TEST_P(Activations, RefuseARingThatWasNotAskedFor) {
   receiver_.Open(TestWiring(3), std::make_shared<Inbox>());
-  const auto stub = v1::ActivationsService::NewStub(channel_);
+  const auto stub = v1::StageService::NewStub(channel_);
   grpc::ClientContext context;
   const auto stream = stub->Push(&context);
   v1::PushRequest request;
@@ -458,7 +460,8 @@ TEST(ActivationsSender, DoesNotBelieveThatARingWasTakenThatItDidNotOffer) {
 
 TEST(ActivationsReceiver, RefusesARequestThatSaysNothing) {
   ActivationsReceiver receiver;
-  Served served(&receiver);
+  testing::ReceiverService service(receiver);
+  Served served(&service);
   Client client(served.channel());
   client.stream->Send({});
   EXPECT_EQ(client.Wait().code(), absl::StatusCode::kInvalidArgument);
@@ -470,8 +473,7 @@ TEST(ActivationsReceiver, RefusesARequestThatSaysNothing) {
 TEST(Streams, MayBeTheLastToHoldTheirChannel) {
   for (int i = 0; i < 3; ++i) {
     absl::Notification dropped, done;
-    auto stub =
-        v1::ActivationsService::NewStub(*Dialer().Dial("unix:/nowhere/at/all", Role::kShard));
+    auto stub = v1::StageService::NewStub(*Dialer().Dial("unix:/nowhere/at/all", Role::kShard));
     ClientEnd::Start([&](auto* context, auto* end) { stub->async()->Push(context, end); },
                      {.on_response = [](const v1::PushResponse&) {},
                       .on_done =

@@ -1,14 +1,11 @@
-// The gRPC face of a shard: decodes, hands to a session, encodes. Thread-safe.
+// A shard as a kind of stage, and the rendezvous of its ranks. Thread-safe.
 #pragma once
 
-#include <atomic>
-#include <cstdint>
 #include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
-#include "services/model/identity.h"
 #include "services/model/model_config.h"
 #include "services/model/shard_plan.h"
 #include "services/rows/row_ring.h"
@@ -17,14 +14,12 @@
 #include "services/shard/rendezvous.h"
 #include "services/shard/shard_model.h"
 #include "services/shard/shard_session.h"
-#include "services/stage/activations.h"
-#include "services/stage/stage_worker.h"
+#include "services/stage/stage.h"
 #include "sluice/v1/shard.grpc.pb.h"
 
 namespace sluice {
 
-struct ShardServiceOptions {
-  ServedModel model;
+struct ShardStageOptions {
   ShardPlan plan;
   int row_width = 0;  // ModelConfig's
   absl::Duration step_timeout = absl::InfiniteDuration();
@@ -39,20 +34,16 @@ struct ShardServiceOptions {
   bool trusted_network = false;
 };
 
-class ShardService final : public v1::ShardService::CallbackService {
+class ShardStage final : public Stage, public v1::RendezvousService::CallbackService {
  public:
-  // Borrows all but the options; without `progress` steps are not watched.
-  ShardService(ShardServiceOptions options, ShardModel* model, Backend* backend, Dialer* dialer,
-               ProgressWatch* progress = nullptr);
+  // Borrows all but the options.
+  ShardStage(ShardStageOptions options, ShardModel* model, Backend* backend, Dialer* dialer);
 
-  // Served beside this one: where the stage before sends its rows.
-  grpc::Service* activations() { return &receiver_; }
+  Role role() const override { return Role::kShard; }
+  absl::StatusOr<std::shared_ptr<StageSession>> MakeSession(const StageOpening& opening) override;
+  void SessionAccepted(const WiringIdentity& wiring) override { rendezvous_.KeepOnly(wiring); }
+  void Describe(v1::GetStageInfoResponse& info) const override;
 
-  grpc::ServerBidiReactor<v1::ShardRunRequest, v1::ShardRunResponse>* Run(
-      grpc::CallbackServerContext* context) override;
-  grpc::ServerUnaryReactor* GetInfo(grpc::CallbackServerContext* context,
-                                    const v1::GetShardInfoRequest* request,
-                                    v1::GetShardInfoResponse* response) override;
   grpc::ServerUnaryReactor* PutRendezvous(grpc::CallbackServerContext* context,
                                           const v1::PutRendezvousRequest* request,
                                           v1::PutRendezvousResponse* response) override;
@@ -61,22 +52,16 @@ class ShardService final : public v1::ShardService::CallbackService {
                                           v1::GetRendezvousResponse* response) override;
 
  private:
-  absl::StatusOr<std::shared_ptr<ShardSession>> Open(const std::string& orchestrator,
-                                                     const v1::ShardOpen& open,
-                                                     ShardSession::Stream& stream);
   absl::Status CheckOpen(const v1::ShardOpen& open) const;
   absl::StatusOr<JoinRanks> JoinerFor(const v1::ShardOpen& open, const WiringIdentity& wiring);
 
-  const ShardServiceOptions options_;
-  ShardModel* const model_;
-  Backend* const backend_;
-  Dialer* const dialer_;
+  const ShardStageOptions options_;
+  ShardModel& model_;
+  Backend& backend_;
+  Dialer& dialer_;
   RendezvousTable rendezvous_;
-  ActivationsReceiver receiver_;
-  RowRing ring_;  // touched by the worker's thread alone
-  std::atomic<uint64_t> num_steps_ = 0;
+  RowRing ring_;  // touched by the worker's thread alone, as the clock
   StepClock clock_;
-  StageWorker worker_;  // last: its thread uses what is above
 };
 
 }  // namespace sluice
