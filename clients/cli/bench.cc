@@ -1,10 +1,14 @@
 // `sluice bench`: puts load on a pipeline and prints what it takes.
+#include <algorithm>
+#include <optional>
 #include <random>
+#include <string>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "clients/cli/bench_fit.h"
 #include "clients/cli/bench_phases.h"
 #include "clients/cli/bench_report.h"
 #include "clients/cli/commands.h"
@@ -15,6 +19,7 @@
 #include "clients/cli/progress_line.h"
 #include "clients/cli/sampling_flags.h"
 #include "clients/cli/terminal_text.h"
+#include "orchestrator/capacity/arrivals.h"
 #include "services/options/help_text.h"
 
 namespace sluice {
@@ -22,7 +27,16 @@ namespace {
 
 constexpr int kMostConcurrency = 4096;  // each is a thread
 
-void AddLoadFlags(FlagSet& flags, LoadOptions* into, bool* drafts, bool* json) {
+// Of a load, besides its options.
+struct LoadFlags {
+  std::optional<int> concurrency;
+  std::optional<ArrivalLaw> arrivals;
+  bool drafts = false;
+  bool json = false;
+  std::string fit;  // a file; empty: costs are not measured
+};
+
+void AddLoadFlags(FlagSet& flags, LoadOptions* into, LoadFlags* more) {
   flags.Section("Load");
   flags.Add("prompt_tokens", "P", "Tokens of every prompt, random ids. Default 128.",
             &into->prompt_tokens);
@@ -30,8 +44,18 @@ void AddLoadFlags(FlagSet& flags, LoadOptions* into, bool* drafts, bool* json) {
             "Tokens every request writes, past the end of sequence. "
             "Default 64.",
             &into->max_tokens);
-  flags.Add("concurrency", "C", "Requests in progress at a time, at most 4096. Default 8.",
-            &into->concurrency);
+  flags.Add("concurrency", "C",
+            "Requests in progress at a time, at most 4096. Default 8; with --arrivals as many as "
+            "come.",
+            &more->concurrency);
+  flags.AddParsed("arrivals", "LAW",
+                  "Sends requests by a law instead of as others end: poisson:RATE, steady:RATE or "
+                  "bursty:RATE:VARIATION, in requests a second.",
+                  [more](const std::string& text) {
+                    const absl::StatusOr<ArrivalLaw> law = ParseArrivalLaw(text);
+                    if (law.ok()) more->arrivals = *law;
+                    return law.status();
+                  });
   flags.Add("requests", "R", "Requests in all. Default 32.", &into->requests);
   flags.Add(
       "seed", "S",
@@ -40,8 +64,13 @@ void AddLoadFlags(FlagSet& flags, LoadOptions* into, bool* drafts, bool* json) {
       &into->seed);
   flags.AddSwitch("allow_drafts",
                   "Lets the server draft as it likes. Without, each token takes a step of its own.",
-                  drafts);
-  flags.AddSwitch("json", "The figures as one JSON object; times in milliseconds.", json);
+                  &more->drafts);
+  flags.AddSwitch("json", "The figures as one JSON object; times in milliseconds.", &more->json);
+  flags.Add(
+      "fit", "FILE",
+      "In place of a load, measures what steps cost, --rounds times, on a pipeline that does "
+      "nothing else, and writes it for `sluice simulate`; other arrangements in the file stay.",
+      &more->fit);
 }
 
 void AddPhaseFlags(FlagSet& flags, PhasesOptions* into) {
@@ -179,6 +208,50 @@ void AddSizes(const v1::GetStatusResponse& status, PhasesReport* report) {
   }
 }
 
+// Of the target's shards.
+void SetArrangement(const v1::GetStatusResponse& status, StepCosts* costs) {
+  for (const v1::ProcessStatus& process : status.processes()) {
+    if (process.service() != "shard") continue;
+    costs->tp = std::max(costs->tp, process.rank() + 1);
+    costs->pp = std::max(costs->pp, process.stage() + 1);
+  }
+}
+
+int MeasureCosts(Client& client, const std::string& file, int rounds, uint64_t seed,
+                 Environment& environment) {
+  const absl::StatusOr<v1::GetModelResponse> model = ModelOf(client);
+  if (!model.ok()) return Fail(model.status(), environment);
+  const absl::StatusOr<v1::GetStatusResponse> status = client.GetStatus();
+  if (!status.ok()) return Fail(status.status(), environment);
+  StepCosts pipeline;
+  SetArrangement(*status, &pipeline);
+  const FitOptions options = {
+      .rounds = rounds,
+      .seed = seed,
+      .vocabulary_size = model->vocabulary_size(),
+      .max_positions = model->max_positions(),
+      .kv_positions = status->kv_cache().num_blocks() * status->kv_cache().block_size(),
+      .num_stages = pipeline.pp};
+  absl::StatusOr<StepCosts> costs;
+  {
+    ProgressLine line(environment.err, environment.err_is_terminal, NumRequests(options));
+    costs = FitStepCosts(client, options, [&line](int finished, int64_t tokens) {
+      line.Update(absl::Now(), finished, tokens);
+    });
+  }
+  if (!costs.ok()) return Fail(costs.status(), environment);
+  costs->tp = pipeline.tp;
+  costs->pp = pipeline.pp;
+  costs->max_step_tokens = options.max_step_tokens;
+  costs->max_positions = model->max_positions();
+  costs->block_size = status->kv_cache().block_size();
+  costs->kv_blocks = status->kv_cache().num_blocks();
+  const absl::Status written = UpdateCostFile(file, NameOf(*model), MachineOf(client), *costs);
+  if (!written.ok()) return Fail(written, environment);
+  environment.err << "sluice: wrote " << file << std::endl;
+  return End(environment);
+}
+
 int MeasurePhases(Client& client, PhasesOptions options, std::optional<double> start_seconds,
                   bool json, Environment& environment) {
   const absl::StatusOr<v1::GetModelResponse> model = ModelOf(client);
@@ -216,11 +289,11 @@ int BenchCommand(absl::Span<const std::string> arguments, Environment& environme
   EndpointFlags endpoint_flags;
   ModelFlags model_flags;
   ConstraintFlags constraint;
-  bool json = false;
+  LoadFlags more;
   FlagSet flags("bench", "[flags]",
                 "Keeps a number of requests in progress until all are done, then prints times and "
                 "rates.");
-  AddLoadFlags(flags, &load, &phases.drafts, &json);
+  AddLoadFlags(flags, &load, &more);
   AddPhaseFlags(flags, &phases);
   AddConstraintFlags(flags, &constraint,
                      "A constraint (one of these), under which each decode phase is measured once "
@@ -231,6 +304,10 @@ int BenchCommand(absl::Span<const std::string> arguments, Environment& environme
   AddEndpointFlags(flags, "Default: a pipeline in this process.", &endpoint_flags);
   flags.SetFooter(kFigureDefinitions);
   if (const std::optional<int> exit = ParseOrExit(flags, arguments, environment)) return *exit;
+  phases.drafts = more.drafts;
+  load.concurrency = more.concurrency.value_or(more.arrivals.has_value()
+                                                   ? std::clamp(load.requests, 1, kMostConcurrency)
+                                                   : load.concurrency);
   phases.max_tokens = load.max_tokens;
   phases.seed = load.seed;
   phases.sampling = load.sampling;
@@ -243,18 +320,28 @@ int BenchCommand(absl::Span<const std::string> arguments, Environment& environme
   absl::Status usage = CheckLoad(load);
   usage.Update(CheckPhases(phases));
   usage.Update(CheckOneTarget(endpoint_flags, model_flags));
+  if (usage.ok() && !more.fit.empty() && (!phases.phases.empty() || more.arrivals.has_value())) {
+    usage = absl::InvalidArgumentError(
+        "--fit puts loads of its own on the pipeline, without --arrivals and --phases");
+  }
   if (!usage.ok()) return FailUsage(flags.command(), usage, environment);
 
   const absl::Time begin = absl::Now();
   absl::StatusOr<std::unique_ptr<Client>> client =
       ConnectOrStart(endpoint_flags, model_flags, environment);
   if (!client.ok()) return Fail(client.status(), environment);
-  if (phases.phases.empty()) return MeasureLoad(**client, load, json, environment);
+  if (!more.fit.empty()) {
+    return MeasureCosts(**client, more.fit, phases.rounds, load.seed, environment);
+  }
+  if (more.arrivals.has_value()) {
+    load.arrivals = MakeArrivals(*more.arrivals, load.requests, load.seed);
+  }
+  if (phases.phases.empty()) return MeasureLoad(**client, load, more.json, environment);
   std::optional<double> start_seconds;
   if (!CallsEndpoint(endpoint_flags, model_flags, environment)) {
     start_seconds = absl::ToDoubleSeconds(absl::Now() - begin);
   }
-  return MeasurePhases(**client, phases, start_seconds, json, environment);
+  return MeasurePhases(**client, phases, start_seconds, more.json, environment);
 }
 
 }  // namespace sluice

@@ -54,7 +54,10 @@ double Median(std::vector<double> values) {
 }
 
 Json MillisecondsJson(const Percentiles& seconds) {
-  return {{"p50", seconds.p50 * 1e3}, {"p90", seconds.p90 * 1e3}, {"p99", seconds.p99 * 1e3}};
+  return {{"p50", seconds.p50 * 1e3},
+          {"p90", seconds.p90 * 1e3},
+          {"p95", seconds.p95 * 1e3},
+          {"p99", seconds.p99 * 1e3}};
 }
 
 // "" where it is not known.
@@ -136,7 +139,7 @@ Percentiles PercentilesOf(std::vector<double> values) {
     const double rank = std::ceil(share * static_cast<double>(values.size()));
     return values[static_cast<size_t>(std::max(rank, 1.0)) - 1];
   };
-  return {.p50 = at(0.5), .p90 = at(0.9), .p99 = at(0.99)};
+  return {.p50 = at(0.5), .p90 = at(0.9), .p95 = at(0.95), .p99 = at(0.99)};
 }
 
 std::optional<GapShares> GapSharesBetween(const v1::GetStatusResponse& before,

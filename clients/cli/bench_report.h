@@ -16,6 +16,7 @@ namespace sluice {
 struct Percentiles {
   double p50 = 0;
   double p90 = 0;
+  double p95 = 0;
   double p99 = 0;
 };
 

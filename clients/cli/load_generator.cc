@@ -52,6 +52,17 @@ class Load {
     }
   }
 
+  // An interrupt ends the wait.
+  void WaitForArrival(int index) const {
+    if (options_.arrivals.empty()) return;
+    const auto arrival = begin_ + std::chrono::duration_cast<Clock::duration>(
+                                      std::chrono::duration<double>(options_.arrivals.at(index)));
+    constexpr auto kLongestSleep = std::chrono::milliseconds(200);
+    while (Clock::now() < arrival && !client_.interrupted()) {
+      std::this_thread::sleep_until(std::min(arrival, Clock::now() + kLongestSleep));
+    }
+  }
+
   // The number of the next request; -1: no more.
   int NextIndex() {
     const absl::MutexLock lock(&mutex_);
@@ -60,7 +71,8 @@ class Load {
 
   absl::StatusOr<RequestTrace> Call(int index) {
     const v1::GenerateRequest request = RequestOf(index);
-    RequestTrace trace{.start = Now()};
+    WaitForArrival(index);
+    RequestTrace trace{.start = options_.arrivals.empty() ? Now() : options_.arrivals.at(index)};
     const absl::Status status =
         client_.Generate(request, absl::InfiniteDuration(), [&](const v1::GenerateResponse& event) {
           if (event.has_finished()) trace.usage = event.finished().usage();

@@ -1,5 +1,5 @@
-// Puts load on a pipeline and writes down when tokens came. Source of the method: a closed loop,
-// `concurrency` callers each of which sends its next request when the last one ended.
+// Puts load on a pipeline and writes down when tokens came: in a closed loop, `concurrency` callers
+// each of which sends its next request when the last one ended; or at times that are given.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,9 @@ struct LoadOptions {
   int concurrency = 0;
   int requests = 0;
   int vocabulary_size = 0;
+  // When each request is sent, in seconds, rising; a request that finds all callers busy counts from
+  // then and not from when it is sent. Empty: a closed loop.
+  std::vector<double> arrivals;
   uint64_t seed = 0;             // of the prompts and of the sampling
   v1::SamplingOptions sampling;  // greedy where it has no temperature
   v1::DraftOptions drafts;       // of every request
@@ -37,7 +40,7 @@ struct Arrival {
 };
 
 struct RequestTrace {
-  double start = 0;  // seconds since the load began
+  double start = 0;  // seconds since the load began: when it was sent, or was to be
   double end = 0;
   std::vector<Arrival> arrivals;  // at least one, in order
   std::vector<int32_t> tokens;    // that arrived

@@ -1,19 +1,27 @@
 // `sluice simulate`: what a fleet would do with a load, before there is one.
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/time.h"
 #include "clients/cli/commands.h"
 #include "clients/cli/exit_code.h"
 #include "clients/cli/model_flags.h"
 #include "clients/cli/outcome.h"
+#include "clients/cli/simulate_chart.h"
 #include "clients/cli/simulate_report.h"
 #include "clients/cli/terminal_text.h"
+#include "kernels/usable_cpus.h"
 #include "orchestrator/capacity/arrivals.h"
 #include "orchestrator/capacity/trace_reader.h"
 #include "orchestrator/tenants/tenant_book.h"
@@ -43,7 +51,11 @@ struct SimulateFlags {
   ServiceLevels levels;
   double share = 0.99;
   bool find_replicas = false;
+  FleetRouting routing = FleetRouting::kTurns;
+  std::vector<FleetLoss> losses;
+  absl::Duration start_time = absl::Seconds(60);
   bool json = false;
+  std::string svg;  // a file; empty: none is drawn
   ModelFlags fleet{kSimulate};
 };
 
@@ -67,6 +79,26 @@ FlagSet::Parser ParseTokens(TokenRange* into) {
     if (range.ok()) *into = *range;
     return range.status();
   };
+}
+
+// "0@10m,3@25m".
+absl::StatusOr<std::vector<FleetLoss>> ParseLosses(const std::string& text) {
+  std::vector<FleetLoss> losses;
+  const std::vector<std::string> parts = absl::StrSplit(text, ',');
+  for (const std::string& part : parts) {
+    const std::pair<std::string, std::string> sides = absl::StrSplit(part, absl::MaxSplits('@', 1));
+    FleetLoss loss;
+    absl::Duration time;
+    if (!absl::SimpleAtoi(sides.first, &loss.replica) || loss.replica < 0 ||
+        !absl::ParseDuration(sides.second, &time) || time < absl::ZeroDuration() ||
+        time == absl::InfiniteDuration()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "\"", part, "\" is no loss; accepted: NUMBER@TIME, a replica's from 0, such as 0@10m"));
+    }
+    loss.seconds = absl::ToDoubleSeconds(time);
+    losses.push_back(loss);
+  }
+  return losses;
 }
 
 void AddLoadFlags(FlagSet& flags, SimulateFlags* into) {
@@ -111,9 +143,27 @@ void AddFleetFlags(FlagSet& flags, SimulateFlags* into) {
             "hand (docs/capacity.md).",
             &into->costs);
   flags.AddParsed("replicas", "N",
-                  "Replicas, which take requests in turns. Default 1; with --find, the most that "
-                  "are tried, 256 by default.",
+                  "Replicas. Default 1; with --find, the most that are tried, 256 by default.",
                   FlagSet::IntegerFrom(1, kMostReplicas, &into->replicas));
+  flags.AddParsed("routing", "HOW",
+                  "Which replica a request goes to: turns, as the gateway does; or prefix, the one "
+                  "whose cache knows most of its prompt, weighed with load. Default turns.",
+                  [into](const std::string& text) {
+                    into->routing = text == "prefix" ? FleetRouting::kPrefix : FleetRouting::kTurns;
+                    if (text == "prefix" || text == "turns") return absl::OkStatus();
+                    return absl::InvalidArgumentError(
+                        absl::StrCat("\"", text, "\" is no routing; accepted: turns, prefix"));
+                  });
+  flags.AddParsed("faults", "LIST",
+                  "Replicas that are lost, cache and all, by comma: NUMBER@TIME since the load "
+                  "begins, from 0, such as 0@10m,3@25m. Their requests go on at others.",
+                  [into](const std::string& text) {
+                    absl::StatusOr<std::vector<FleetLoss>> losses = ParseLosses(text);
+                    if (losses.ok()) into->losses = *std::move(losses);
+                    return losses.status();
+                  });
+  flags.Add("start_time", "SECONDS", "From a loss until the replica serves again. Default 60.",
+            &into->start_time);
   flags.Add("model", "DIR",
             "A model's folder, of which config.json is read: its context, and the room that "
             "--kv_cache_mib has. Default: what --costs says of both.",
@@ -141,6 +191,7 @@ void AddFleetFlags(FlagSet& flags, SimulateFlags* into) {
   flags.AddParsed("slo_share", "P", "Share of the requests, above 0, at most 1. Default 0.99.",
                   [into](const std::string& text) { return ParsePositive(text, 1, &into->share); });
   flags.AddSwitch("json", "One JSON object with the figures; times in seconds.", &into->json);
+  flags.Add("svg", "FILE", "Draws the figures, too.", &into->svg);
 }
 
 absl::Status CheckSimulateFlags(const SimulateFlags& flags) {
@@ -156,6 +207,12 @@ absl::Status CheckSimulateFlags(const SimulateFlags& flags) {
   }
   if (flags.find_replicas && !flags.levels.any()) {
     return absl::InvalidArgumentError("--find replicas needs --slo: what they are to keep");
+  }
+  for (const FleetLoss& loss : flags.losses) {
+    if (flags.find_replicas || loss.replica < flags.replicas.value_or(1)) continue;
+    return absl::InvalidArgumentError(absl::StrCat("--faults: there is no replica ", loss.replica,
+                                                   "; accepted: 0 to ",
+                                                   flags.replicas.value_or(1) - 1));
   }
   if (flags.fleet.values.IsGiven("kv_cache_mib") && flags.model.empty()) {
     return absl::InvalidArgumentError(
@@ -186,7 +243,9 @@ std::string DescribeLoad(const SimulateFlags& flags, const Trace& trace) {
   std::string text = absl::StrFormat("%d requests of %.0f prompt and %.0f new tokens in the mean",
                                      trace.requests.size(), prompt / count, written / count);
   if (trace.seconds() > 0) absl::StrAppendFormat(&text, ", %.2f a second", count / trace.seconds());
-  if (!flags.trace.empty()) absl::StrAppend(&text, ", of ", flags.trace);
+  if (!flags.trace.empty()) {
+    absl::StrAppend(&text, ", of ", std::filesystem::path(flags.trace).filename().string());
+  }
   return text;
 }
 
@@ -245,6 +304,10 @@ absl::StatusOr<FleetOptions> FleetOf(const SimulateFlags& flags, const StepCostT
   if (const absl::Status loaded = tenants->Load(); !loaded.ok()) return loaded;
   fleet.scheduler.tenant_policies = [tenants] { return tenants->policies(); };
   fleet.levels = flags.levels;
+  fleet.routing = flags.routing;
+  fleet.losses = flags.losses;
+  fleet.start_seconds = absl::ToDoubleSeconds(flags.start_time);
+  fleet.num_threads = UsableCpus();
   return fleet;
 }
 
@@ -254,6 +317,10 @@ void Search(const SimulateFlags& flags, const Trace& trace, SimulationReport& re
   std::optional<FleetFigures> latest, best;
   const std::optional<int> fewest = FewestThatKeep(most, [&](int replicas) {
     report.options.num_replicas = replicas;
+    report.options.losses.clear();
+    std::copy_if(flags.losses.begin(), flags.losses.end(),
+                 std::back_inserter(report.options.losses),
+                 [replicas](const FleetLoss& loss) { return loss.replica < replicas; });
     latest = SimulateFleet(trace, report.options);
     report.tried.push_back({.num_replicas = replicas,
                             .kept_share = latest->kept_share(),
@@ -310,6 +377,15 @@ int SimulateCommand(absl::Span<const std::string> arguments, Environment& enviro
   if (!report.ok()) return Fail(report.status(), environment);
   const std::string text = simulate.json ? SimulationJson(*report) : SimulationText(*report);
   environment.out << (environment.out_is_terminal ? Printable(text) : text);
+  if (!simulate.svg.empty()) {
+    std::ofstream out(simulate.svg, std::ios::binary | std::ios::trunc);
+    out << SimulationChart(*report) << std::flush;
+    if (!out) {
+      return Fail(
+          absl::InvalidArgumentError(absl::StrCat("--svg: ", simulate.svg, " cannot be written")),
+          environment);
+    }
+  }
   const int exit = Succeed(environment);
   return exit == kSuccess && !report->found ? kFailed : exit;
 }

@@ -145,6 +145,9 @@ std::string SimulationText(const SimulationReport& report) {
   const FleetFigures& figures = report.figures;
   std::string text = Line("load", report.load);
   absl::StrAppend(&text, Line("fleet", FleetText(report)));
+  if (report.options.routing == FleetRouting::kPrefix) {
+    absl::StrAppend(&text, Line("routing", "by the longest known prefix, weighed with load"));
+  }
   if (!report.machine.empty()) absl::StrAppend(&text, Line("measured on", report.machine));
   if (!report.tried.empty()) absl::StrAppend(&text, TriedTable(report));
   absl::StrAppend(&text, "\n", TimesTable(figures), "\n", Line("requests", Ends(figures)));
@@ -174,6 +177,13 @@ std::string SimulationText(const SimulationReport& report) {
                                      Plural(figures.num_preemptions, "preemption"))),
       Line("steps", absl::StrFormat("%s, of %.1f sequences in the mean", Grouped(figures.num_steps),
                                     figures.mean_step_sequences())));
+  if (figures.num_losses > 0) {
+    absl::StrAppend(&text,
+                    Line("faults", absl::StrCat(Plural(figures.num_losses, "replica"), " lost, ",
+                                                Plural(figures.num_moved, "request"),
+                                                " moved; the longest pause between tokens was ",
+                                                TimeText(figures.between_tokens.max()))));
+  }
   if (!report.tried.empty()) {
     absl::StrAppend(&text, "\n", absl::StrJoin(Wrapped(Verdict(report), kReportWidth), "\n"), "\n");
   }
@@ -193,6 +203,7 @@ std::string SimulationJson(const SimulationReport& report) {
                {"block_size", options.block_size},
                {"max_step_tokens", options.scheduler.max_tokens_per_step},
                {"max_step_sequences", options.scheduler.max_sequences_per_step},
+               {"routing", options.routing == FleetRouting::kPrefix ? "prefix" : "turns"},
                {"requests", figures.num_requests},
                {"finished", figures.num_finished},
                {"refused", figures.num_refused},
@@ -216,6 +227,8 @@ std::string SimulationJson(const SimulationReport& report) {
   json["mean_used_blocks"] = figures.mean_used_blocks;
   json["most_used_blocks"] = figures.most_used_blocks;
   json["preemptions"] = figures.num_preemptions;
+  json["losses"] = figures.num_losses;
+  json["moved"] = figures.num_moved;
   json["steps"] = figures.num_steps;
   json["mean_step_sequences"] = figures.mean_step_sequences();
   if (report.tried.empty()) return DumpLine(json) + "\n";

@@ -1,252 +1,84 @@
 #include "orchestrator/capacity/fleet.h"
 
 #include <algorithm>
-#include <memory>
-#include <queue>
+#include <atomic>
+#include <thread>
 #include <utility>
 
-#include "absl/time/time.h"
-#include "orchestrator/capacity/simulated_replica.h"
-#include "orchestrator/engine/engine_core.h"
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "orchestrator/capacity/replica_group.h"
 
 namespace sluice {
 namespace {
 
-constexpr int kWindows = 120;         // in the time in which requests arrive
-constexpr size_t kMostWindows = 480;  // a fleet that falls behind goes on for longer
-
-class Fleet final : private EngineObserver {
+// Adds up what parts of a fleet did, in their order, as they come. Thread-safe.
+class OrderedSum {
  public:
-  Fleet(const Trace& trace, const FleetOptions& options);
+  explicit OrderedSum(int num_parts) : waiting_(static_cast<size_t>(num_parts)) {}
 
-  FleetFigures Run();
-
- private:
-  class Sink;
-
-  struct Member {
-    std::unique_ptr<SimulatedReplica> replica;
-    std::unique_ptr<EngineCore> core;
-    SteadyTime wake = SteadyTime::InfiniteFuture();
-  };
-
-  struct Wake {
-    SteadyTime when;
-    size_t member = 0;
-
-    // On top of a heap is the earliest, and of one time the first member.
-    friend bool operator<(const Wake& a, const Wake& b) {
-      return a.when == b.when ? a.member > b.member : a.when > b.when;
+  void Add(int part, FleetFigures figures) {
+    const absl::MutexLock lock(&mutex_);
+    waiting_[static_cast<size_t>(part)] = std::move(figures);
+    while (next_ < waiting_.size() && waiting_[next_].has_value()) {
+      const FleetFigures next = *std::exchange(waiting_[next_++], std::nullopt);
+      sum_.Add(next);
+      sum_.busy.insert(sum_.busy.end(), next.busy.begin(), next.busy.end());
     }
-  };
-
-  void OnStep(absl::Duration, int, int) override {}
-  void OnRequestEnded(const RequestLedger& ended) override;
-
-  EngineOptions OptionsOfEngine();
-  void SetTime(SteadyTime time);
-  void Submit(size_t index);
-  void Advance(size_t member);
-  // The next replica that has something to do; nothing where all wait for requests.
-  std::optional<Wake> NextWake();
-  void EndWindow();
-  FleetWindow& WindowAt(double seconds);
-  void Finish();
-
-  const Trace& trace_;
-  const FleetOptions& options_;
-  std::vector<Member> members_;
-  std::priority_queue<Wake> wakes_;  // those that are not Member::wake are out of date
-  SteadyTime now_ = SteadyTime::FromStart(absl::ZeroDuration());
-  double now_seconds_ = 0;
-  double window_end_ = 0;
-  int64_t num_windows_ended_ = 0;
-  size_t next_member_ = 0;
-  FleetFigures figures_;
-};
-
-// Writes down when the tokens of one request come.
-class Fleet::Sink final : public RequestSink {
- public:
-  Sink(Fleet* fleet, double arrival) : fleet_(*fleet), arrival_(arrival) {}
-
-  void OnChunk(ChunkEvent /*chunk*/) override {
-    const double now = fleet_.now_seconds_;
-    if (num_tokens_++ > 0) {
-      fleet_.figures_.between_tokens.Add(now - last_);
-    } else {
-      first_ = now;
-      fleet_.figures_.first_token.Add(SinceArrival(now));
-      fleet_.WindowAt(arrival_).first_token.Add(SinceArrival(now));
-    }
-    last_ = now;
   }
-
-  void OnFinished(RequestEnd end) override {
-    FleetFigures& figures = fleet_.figures_;
-    ++figures.num_finished;
-    figures.prompt_tokens += end.num_prompt_tokens;
-    figures.cached_prompt_tokens += end.num_cached_prompt_tokens;
-    figures.generated_tokens += num_tokens_;
-    figures.request.Add(SinceArrival(last_));
-    const double between = num_tokens_ > 1 ? (last_ - first_) / (num_tokens_ - 1) : 0;
-    const bool kept =
-        fleet_.options_.levels.KeptBy(SinceArrival(first_), between, SinceArrival(last_));
-    figures.num_kept += kept ? 1 : 0;
-    figures.seconds = std::max(figures.seconds, last_);
-  }
-
-  void OnFailed(absl::Status status) override {
-    FleetFigures& figures = fleet_.figures_;
-    if (status.code() == absl::StatusCode::kResourceExhausted) {
-      ++figures.num_refused;
-    } else if (figures.num_failed++ == 0) {
-      figures.failure = std::string(status.message());
-    }
+  FleetFigures Take() {
+    const absl::MutexLock lock(&mutex_);
+    return std::move(sum_);
   }
 
  private:
-  double SinceArrival(double time) const {
-    return time - arrival_ + fleet_.options_.costs.request_seconds;
-  }
-
-  Fleet& fleet_;
-  const double arrival_;
-  double first_ = 0;
-  double last_ = 0;
-  int32_t num_tokens_ = 0;
+  absl::Mutex mutex_;
+  std::vector<std::optional<FleetFigures>> waiting_ ABSL_GUARDED_BY(mutex_);
+  size_t next_ ABSL_GUARDED_BY(mutex_) = 0;
+  FleetFigures sum_ ABSL_GUARDED_BY(mutex_);
 };
 
-Fleet::Fleet(const Trace& trace, const FleetOptions& options)
-    : trace_(trace), options_(options), members_(static_cast<size_t>(options.num_replicas)) {
-  figures_.num_requests = std::ssize(trace.requests);
-  figures_.arrival_seconds = trace.seconds();
-  figures_.window_seconds = std::max(trace.seconds() / kWindows, 1e-3);
-  window_end_ = figures_.window_seconds;
-  const KvGeometry geometry = {.block_size = options.block_size, .num_blocks = options.num_blocks};
-  for (Member& member : members_) {
-    member.replica = std::make_unique<SimulatedReplica>(&options.costs, geometry);
-    member.core = std::make_unique<EngineCore>(OptionsOfEngine(), member.replica.get(), nullptr);
-  }
-}
-
-EngineOptions Fleet::OptionsOfEngine() {
-  EngineOptions engine;
-  engine.scheduler = options_.scheduler;
-  engine.hang_timeout = absl::InfiniteDuration();
-  engine.integrity_interval = absl::InfiniteDuration();
-  engine.observer = this;
-  return engine;
-}
-
-FleetFigures Fleet::Run() {
-  for (size_t member = 0; member < members_.size(); ++member) Advance(member);
-  size_t next = 0;
-  while (true) {
-    const std::optional<Wake> wake = NextWake();
-    const bool arrives = next < trace_.requests.size();
-    if (!arrives && !wake.has_value()) break;
-    const SteadyTime arrival =
-        arrives ? SteadyTime::FromStart(absl::Seconds(trace_.requests[next].arrival))
-                : SteadyTime::InfiniteFuture();
-    if (wake.has_value() && wake->when <= arrival) {
-      wakes_.pop();
-      SetTime(wake->when);
-      Advance(wake->member);
-    } else {
-      SetTime(arrival);
-      Submit(next++);
+// In turns each replica's requests are known beforehand: replicas run one after another, each in
+// what a processor's cache holds.
+FleetFigures SimulateApart(const Trace& trace, const FleetOptions& options) {
+  OrderedSum sum(options.num_replicas);
+  std::atomic<int> next = 0;
+  const auto work = [&] {
+    for (int replica = next++; replica < options.num_replicas; replica = next++) {
+      sum.Add(replica, ReplicaGroup(trace, options, 1, static_cast<size_t>(replica),
+                                    static_cast<size_t>(options.num_replicas))
+                           .Run());
     }
+  };
+  std::vector<std::thread> threads;
+  for (int i = 1; i < std::min(options.num_threads, options.num_replicas); ++i) {
+    threads.emplace_back(work);
   }
-  Finish();
-  return std::move(figures_);
+  work();
+  for (std::thread& thread : threads) thread.join();
+  return sum.Take();
 }
 
-std::optional<Fleet::Wake> Fleet::NextWake() {
-  while (!wakes_.empty()) {
-    const Wake& top = wakes_.top();
-    if (members_[top.member].wake == top.when) return top;
-    wakes_.pop();
-  }
-  return std::nullopt;
-}
-
-void Fleet::SetTime(SteadyTime time) {
-  const double seconds = absl::ToDoubleSeconds(time.since_start());
-  while (seconds >= window_end_ && figures_.windows.size() < kMostWindows) EndWindow();
-  now_ = time;
-  now_seconds_ = seconds;
-}
-
-void Fleet::Submit(size_t index) {
-  const TracedRequest& traced = trace_.requests[index];
-  ++WindowAt(traced.arrival).arrivals;
-  const size_t member = next_member_++ % members_.size();
-  EngineRequest request;
-  request.prompt = PromptOf(trace_, index);
-  request.max_new_tokens = traced.new_tokens;
-  request.sampling.seed = index;
-  request.wants_text = false;
-  request.tenant = trace_.tenants[traced.tenant];
-  request.arrived = now_;
-  members_[member].core->Submit(index + 1, std::move(request),
-                                std::make_shared<Sink>(this, traced.arrival));
-  Advance(member);
-}
-
-void Fleet::Advance(size_t index) {
-  Member& member = members_[index];
-  member.wake = member.core->Advance(now_);
-  if (member.wake < SteadyTime::InfiniteFuture()) wakes_.push({member.wake, index});
-}
-
-void Fleet::OnRequestEnded(const RequestLedger& ended) {
-  if (ended.times.started.has_value()) {
-    figures_.queue.Add(absl::ToDoubleSeconds(*ended.times.started - *ended.times.arrived));
-  }
-  for (const SequenceLedger& sequence : ended.sequences) {
-    figures_.num_preemptions += sequence.usage.preemptions;
-  }
-}
-
-FleetWindow& Fleet::WindowAt(double seconds) {
-  const auto index =
-      std::min(static_cast<size_t>(seconds / figures_.window_seconds), kMostWindows - 1);
-  if (index >= figures_.windows.size()) figures_.windows.resize(index + 1);
-  return figures_.windows[index];
-}
-
-void Fleet::EndWindow() {
-  FleetWindow& window = WindowAt(window_end_ - figures_.window_seconds / 2);
-  double used = 0;
-  for (const Member& member : members_) {
-    const SchedulerStatistics statistics = member.core->scheduler()->statistics();
-    window.waiting += statistics.waiting_sequences;
-    window.running += statistics.running_sequences;
-    used += statistics.kv_cache.used_blocks;
-  }
-  window.used_blocks =
-      used / static_cast<double>(options_.num_blocks) / static_cast<double>(members_.size());
-  figures_.mean_used_blocks += window.used_blocks;  // their sum until Finish
-  figures_.most_used_blocks = std::max(figures_.most_used_blocks, window.used_blocks);
-  ++num_windows_ended_;
-  window_end_ += figures_.window_seconds;
-}
-
-void Fleet::Finish() {
-  if (num_windows_ended_ > 0) figures_.mean_used_blocks /= static_cast<double>(num_windows_ended_);
-  for (const Member& member : members_) {
-    figures_.num_steps += member.replica->num_steps();
-    figures_.num_segments += member.replica->num_segments();
-    figures_.busy.push_back(figures_.seconds > 0 ? member.replica->busy_seconds() / figures_.seconds
-                                                 : 0);
+// From seconds and blocks to parts of the whole.
+void SetParts(const FleetOptions& options, FleetFigures& figures) {
+  for (double& busy : figures.busy) busy = figures.seconds > 0 ? busy / figures.seconds : 0;
+  const double blocks =
+      static_cast<double>(options.num_blocks) * static_cast<double>(options.num_replicas);
+  for (FleetWindow& window : figures.windows) {
+    window.used_blocks /= blocks;
+    figures.mean_used_blocks += window.used_blocks / static_cast<double>(figures.windows.size());
+    figures.most_used_blocks = std::max(figures.most_used_blocks, window.used_blocks);
   }
 }
 
 }  // namespace
 
 FleetFigures SimulateFleet(const Trace& trace, const FleetOptions& options) {
-  return Fleet(trace, options).Run();
+  const bool apart = options.routing == FleetRouting::kTurns && options.losses.empty();
+  FleetFigures figures = apart ? SimulateApart(trace, options)
+                               : ReplicaGroup(trace, options, options.num_replicas, 0, 1).Run();
+  SetParts(options, figures);
+  return figures;
 }
 
 std::optional<int> FewestThatKeep(int most, const std::function<bool(int)>& keeps) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "orchestrator/capacity/fleet_figures.h"
 #include "orchestrator/capacity/service_levels.h"
@@ -15,6 +16,18 @@
 
 namespace sluice {
 
+// How requests are sent to replicas.
+enum class FleetRouting {
+  kTurns,   // in turns, as the gateway does
+  kPrefix,  // to the longest known prefix, weighed with load (prefix_router.h)
+};
+
+// A replica is lost with all its processes, its orchestrator and its KV cache.
+struct FleetLoss {
+  int replica = 0;
+  double seconds = 0;  // since the load begins
+};
+
 struct FleetOptions {
   int num_replicas = 1;
   StepCosts costs;          // of each
@@ -23,10 +36,17 @@ struct FleetOptions {
   // max_inflight_steps, steps_ahead, drafts and tenants are set by the engine.
   SchedulerOptions scheduler;
   ServiceLevels levels;
+  FleetRouting routing = FleetRouting::kTurns;
+  // Requests of a lost replica go on at another, with the tokens that they have; where there is none,
+  // they wait for one.
+  std::vector<FleetLoss> losses;
+  double start_seconds = 60;  // from a loss until the replica serves again
+  // Used where replicas have nothing to do with each other: in turns and without losses. No figure
+  // depends on it.
+  int num_threads = 1;
 };
 
-// Requests go to the replicas in turns, as the gateway sends them. REQUIRES: the options are valid,
-// and the trace has a request.
+// REQUIRES: the options are valid, and the trace has a request.
 FleetFigures SimulateFleet(const Trace& trace, const FleetOptions& options);
 
 // The smallest number from 1 to `most` for which `keeps` is true, where it is true for all above it

@@ -34,6 +34,8 @@ struct FleetFigures {
   LogHistogram queue;                                 // from arrival to its first step
 
   int64_t num_preemptions = 0;
+  int64_t num_losses = 0;  // of replicas
+  int64_t num_moved = 0;   // times that a request went on at another replica
   int64_t num_steps = 0;
   int64_t num_segments = 0;    // of all steps
   double seconds = 0;          // from the first arrival to the last end
@@ -43,6 +45,10 @@ struct FleetFigures {
 
   double window_seconds = 0;
   std::vector<FleetWindow> windows;
+
+  // Adds what further replicas did with their part of the same load: all but the parts of the whole,
+  // `busy`, `mean_used_blocks` and `most_used_blocks`. REQUIRES: windows are as long.
+  void Add(const FleetFigures& other);
 
   double kept_share() const;
   // Requests that kept the levels, a second.

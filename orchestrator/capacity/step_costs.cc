@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "orchestrator/scheduler/step.h"
 #include "services/model/json_fields.h"
 
 namespace sluice {

@@ -16,9 +16,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "orchestrator/scheduler/step.h"
 
 namespace sluice {
+
+struct Step;
 
 // What a step computes, as far as its cost depends on it.
 struct StepLoad {

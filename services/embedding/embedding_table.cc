@@ -130,7 +130,8 @@ bool EmbeddingTable::adds_positions() const {
 }
 
 absl::Status EmbeddingTable::Embed(absl::Span<const int32_t> ids,
-                                   absl::Span<const int32_t> positions, MatrixView out) {
+                                   absl::Span<const int32_t> positions,
+                                   absl::Span<const int32_t> slots, MatrixView out) {
   SLUICE_CHECK(positions.size() == ids.size());
   SLUICE_CHECK(out.rows == static_cast<int64_t>(ids.size()) && out.cols == row_width());
   if (absl::Status checked = CheckIds(ids); !checked.ok()) return checked;
@@ -144,11 +145,63 @@ absl::Status EmbeddingTable::Embed(absl::Span<const int32_t> ids,
   } else {
     UnpackRows(ids, x);
   }
+  if (absl::Status applied = ApplyAdapters(ids, slots, x); !applied.ok()) return applied;
   if (scale_ != 1) backend_->Scale(scale_, x);
   if (side_table_.cols > 0) {
     return EmbedSides(ids, x, out.Columns(hidden_size(), side_table_.cols));
   }
   return adds_positions() ? AddPositions(positions, x) : absl::OkStatus();
+}
+
+void EmbeddingTable::LoadAdapter(int slot, std::shared_ptr<const AdapterSource> source) {
+  DropAdapter(slot);
+  const TensorId tensor{TensorRole::kEmbedding};
+  if (!source->Has(tensor) && !source->Replaces(tensor)) return;
+  auto adapter = std::make_unique<TableAdapter>();
+  if (source->Has(tensor)) {
+    adapter->factors = source->Read(tensor, WholeOf({vocab_size(), hidden_size()}));
+  }
+  if (source->Replaces(tensor)) adapter->source = std::move(source);
+  if (adapters_.size() <= static_cast<size_t>(slot)) adapters_.resize(slot + 1);
+  adapters_[slot] = std::move(adapter);
+}
+
+void EmbeddingTable::DropAdapter(int slot) {
+  if (static_cast<size_t>(slot) < adapters_.size()) adapters_[slot] = nullptr;
+}
+
+// Row by row: few of a step's tokens have such an adapter.
+absl::Status EmbeddingTable::ApplyAdapters(absl::Span<const int32_t> ids,
+                                           absl::Span<const int32_t> slots, MatrixView x) {
+  const auto width = static_cast<size_t>(x.cols);
+  const auto copy_in = [&](const std::vector<float>& row, void* to) {
+    backend_->CopyIn({reinterpret_cast<const std::byte*>(row.data()), width * sizeof(float)}, to);
+  };
+  for (size_t t = 0; t < slots.size(); ++t) {
+    if (slots[t] < 0 || static_cast<size_t>(slots[t]) >= adapters_.size()) continue;
+    const TableAdapter* const adapter = adapters_[slots[t]].get();
+    if (adapter == nullptr) continue;
+    const MatrixView row = x.Rows(static_cast<int64_t>(t), 1);
+    if (adapter->source != nullptr) {
+      copy_in(adapter->source->ReadSaved({TensorRole::kEmbedding}, {ids[t], ids[t] + 1}), row.data);
+    }
+    const LowRankFactors& factors = adapter->factors;
+    if (factors.rank == 0) continue;
+    if (addend_ == nullptr) {
+      auto memory = backend_->Allocate(width * sizeof(float));
+      if (!memory.ok()) return memory.status();
+      addend_ = *std::move(memory);
+    }
+    std::vector<float> added(width);
+    for (int r = 0; r < factors.rank; ++r) {
+      const float weight = factors.b[static_cast<size_t>(ids[t]) * factors.rank + r];
+      const float* const from = factors.a.data() + r * width;
+      for (size_t h = 0; h < width; ++h) added[h] += weight * from[h];
+    }
+    copy_in(added, addend_->data());
+    backend_->AddResidual({addend_->data(), DType::kF32, 1, x.cols, x.cols}, row);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status EmbeddingTable::LoadSides(const ModelConfig& config, const WeightSource& source,

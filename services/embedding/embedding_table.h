@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/backend.h"
+#include "services/model/adapter_source.h"
 #include "services/model/model_config.h"
 #include "services/model/weights.h"
 
@@ -35,7 +36,18 @@ class EmbeddingTable {
   // INVALID_ARGUMENT, with `out` untouched, where an id is outside [0, V) or a position that is
   // read outside the model's; RESOURCE_EXHAUSTED where the backend lacks memory.
   absl::Status Embed(absl::Span<const int32_t> ids, absl::Span<const int32_t> positions,
-                     MatrixView out);
+                     MatrixView out) {
+    return Embed(ids, positions, /*slots=*/{}, out);
+  }
+  // The same where token t has the adapter in slots[t], or none where that is negative; empty: none
+  // has one.
+  absl::Status Embed(absl::Span<const int32_t> ids, absl::Span<const int32_t> positions,
+                     absl::Span<const int32_t> slots, MatrixView out);
+
+  // Takes up what an adapter changes of the table, in place of what the slot had.
+  void LoadAdapter(int slot, std::shared_ptr<const AdapterSource> source);
+  void DropAdapter(int slot);
+  void DropAdapters() { adapters_.clear(); }
 
   int64_t vocab_size() const { return table_.rows; }
   int64_t hidden_size() const { return table_.cols; }
@@ -63,6 +75,13 @@ class EmbeddingTable {
     return side_memory_ == nullptr ? 0
                                    : side_memory_->size_bytes() + side_projection_->size_bytes();
   }
+  // What an adapter changes: `source` replaces rows, `factors` are added to them.
+  struct TableAdapter {
+    std::shared_ptr<const AdapterSource> source;
+    LowRankFactors factors;  // b [V, rank], a [rank, H]; of rank 0: none
+  };
+  absl::Status ApplyAdapters(absl::Span<const int32_t> ids, absl::Span<const int32_t> slots,
+                             MatrixView x);
   // out = rows of the packed table.
   void UnpackRows(absl::Span<const int32_t> ids, MatrixView out);
 
@@ -84,6 +103,8 @@ class EmbeddingTable {
   std::unique_ptr<Buffer> side_norm_;       // [S]
   std::unique_ptr<Buffer> side_projected_;  // of the step at hand; grows
   float norm_eps_;
+  std::vector<std::unique_ptr<TableAdapter>> adapters_;  // by slot; null where the table stays
+  std::unique_ptr<Buffer> addend_;                       // [1, H], of a row
 };
 
 }  // namespace sluice

@@ -117,7 +117,13 @@ absl::Status Sampler::RunTile(MatrixView hidden, absl::Span<const SamplerTask> t
                               int64_t first_row, absl::Span<SampledToken> results) {
   const int64_t vocab = vocab_size();
   const MatrixView logits{logits_->data(), DType::kF32, hidden.rows, vocab, vocab};
-  head_.Logits(hidden, logits);
+  std::vector<int32_t> slots;  // empty: no row has an adapter
+  const bool has_adapters = std::any_of(
+      tasks.begin(), tasks.end(), [](const SamplerTask& task) { return task.adapter_slot >= 0; });
+  if (has_adapters) {
+    for (const SamplerTask& task : tasks) slots.push_back(task.adapter_slot);
+  }
+  head_.Logits(hidden, slots, logits);
   absl::Status done = Choose(logits, tasks, first_row, results);
   if (done.ok()) done = FindTop(logits, tasks, results);
   if (done.ok()) done = FillLogprobs(logits, tasks, results);

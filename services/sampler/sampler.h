@@ -40,6 +40,7 @@ struct SamplerTask {
   bool processed_logprobs = false;
   // Where this is not OK the task was refused before: it is the answer, and nothing is computed.
   absl::Status refusal;
+  int adapter_slot = -1;  // of the row's sequence; negative: it has none
 };
 
 // Logprobs are natural logarithms of the model's own probabilities, before any sampling option,
@@ -69,6 +70,13 @@ class Sampler {
   // memory stays bounded however many there are.
   absl::StatusOr<std::vector<SampledToken>> Run(MatrixView hidden,
                                                 absl::Span<const SamplerTask> tasks);
+
+  // LmHead's.
+  absl::Status LoadAdapter(int slot, const AdapterSource& source) {
+    return head_.LoadAdapter(slot, source);
+  }
+  void DropAdapter(int slot) { head_.DropAdapter(slot); }
+  void DropAdapters() { head_.DropAdapters(); }
 
   int64_t vocab_size() const { return head_.vocab_size(); }
   int64_t hidden_size() const { return head_.hidden_size(); }

@@ -20,6 +20,7 @@ struct ShardSegment {
   // first_position + num_positions, which 0 stands for. The keys of its earlier positions must
   // have been computed with a length that turns alike (RopeConfig::RopeLengthClass).
   int32_t sequence_length = 0;
+  int32_t adapter_slot = -1;  // of the sequence's adapter; negative: it has none
   // Of models with recurrent layers: StateSegment::slots.
   absl::Span<const int32_t> state_slots;
 

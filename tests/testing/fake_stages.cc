@@ -23,6 +23,7 @@ struct FakeStages::Fake {
   v1::StageOpen last_open;
   absl::Status refusal;
   bool is_of_another_wiring = false;
+  bool answers_plans = false;
   std::function<void(v1::GetStageInfoResponse&)> change_on_open;
   int num_ends_after_open = 0;
   std::function<void(const absl::Status&)> close;
@@ -65,6 +66,13 @@ class FakeStages::Service final : public v1::StageService::CallbackService {
 
   void OnRequest(Stream& stream, const v1::StageRunRequest& request) {
     const std::shared_ptr<Stream> kept = stream.shared_from_this();
+    if (request.has_execute() && stages_->AnswersPlans(name_)) {
+      v1::StageRunResponse response;
+      response.mutable_executed()->set_epoch(request.execute().epoch());
+      response.mutable_executed()->set_step_id(request.execute().step_id());
+      response.mutable_executed()->mutable_sampler();
+      return stream.Send(std::move(response));
+    }
     if (request.has_execute()) {
       return stages_->Add(request.execute(), [kept](v1::StageRunResponse response) {
         kept->Send(std::move(response));
@@ -166,6 +174,16 @@ void FakeStages::RefuseOpen(const std::string& name, const absl::Status& status)
 void FakeStages::AnswerAsAnotherWiring(const std::string& name, bool another) {
   absl::MutexLock lock(&mutex_);
   fakes_.at(name).is_of_another_wiring = another;
+}
+
+void FakeStages::AnswerPlans(const std::string& name) {
+  absl::MutexLock lock(&mutex_);
+  fakes_.at(name).answers_plans = true;
+}
+
+bool FakeStages::AnswersPlans(const std::string& name) const {
+  absl::MutexLock lock(&mutex_);
+  return fakes_.at(name).answers_plans;
 }
 
 void FakeStages::End(const std::string& name, const absl::Status& status) {

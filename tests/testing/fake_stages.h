@@ -75,6 +75,8 @@ class FakeStages {
   void RefuseOpen(const std::string& name, const absl::Status& status);
   // Has `name` answer Open as a stage of another wiring, or no longer.
   void AnswerAsAnotherWiring(const std::string& name, bool another);
+  // Has `name` answer plans as a sampler does, with no rows.
+  void AnswerPlans(const std::string& name);
   // Ends the open stream of `name`.
   void End(const std::string& name, const absl::Status& status);
   // What `name` answers to GetStageInfo.
@@ -114,6 +116,7 @@ class FakeStages {
   // Takes up a stage's part of a step; `answer` is called where it is the sampler's.
   void Add(const v1::StageExecute& execute, std::function<void(v1::StageRunResponse)> answer);
   v1::GetStageInfoResponse Probe(const std::string& name);
+  bool AnswersPlans(const std::string& name) const;
   // Ends the stream of the first shard.
   void GiveUp() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Steps of this epoch are run.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "clients/cli/bench_phases.h"
 #include "clients/cli/bench_report.h"
 #include "clients/cli/json.h"
@@ -178,6 +179,24 @@ TEST(BenchTest, KeepsAsManyRequestsInProgressAsAsked) {
     EXPECT_TRUE(request.stop().ignore_eos());
     EXPECT_EQ(request.sampling().temperature(), 0);
   }
+}
+
+TEST(BenchTest, SendsRequestsAtTheTimesOfALaw) {
+  Writer writer(/*gather=*/0);
+  FakePipeline pipeline(writer.Answers());
+  FakeEnvironment fake;
+  const absl::Time begin = absl::Now();
+  EXPECT_EQ(fake.Run({"bench", "--endpoint", pipeline.endpoint(), "--requests", "6", "--arrivals",
+                      "steady:50", "--max_tokens", "2", "--json"}),
+            0)
+      << fake.err.str();
+  EXPECT_GE(absl::Now() - begin, absl::Milliseconds(100));  // the last one is sent then
+  EXPECT_EQ(pipeline.requests().size(), 6u);
+  EXPECT_THAT(fake.out.str(), HasSubstr("\"concurrency\":6"));
+  EXPECT_THAT(fake.out.str(), HasSubstr("\"p95\":"));
+  FakeEnvironment wrong;
+  EXPECT_EQ(wrong.Run({"bench", "--arrivals", "poisson"}), 2);
+  EXPECT_THAT(wrong.err.str(), HasSubstr("--arrivals: \"poisson\" is no law of arrivals"));
 }
 
 // A second run that found the prompts of the first would measure the prefix cache.

@@ -58,7 +58,8 @@ const std::map<std::string, Names>& FlagsOfCommands() {
     const Names load = {"prompt_tokens", "max_tokens",   "concurrency",  "requests",
                         "seed",          "json",         "phases",       "rounds",
                         "draft_replay",  "draft_tokens", "allow_drafts", "json_schema",
-                        "any_json",      "regex",        "grammar",      "choice"};
+                        "any_json",      "regex",        "grammar",      "choice",
+                        "arrivals",      "fit"};
     return new std::map<std::string, Names>{
         {"run", prompt + sampling + model},
         {"up", OptionsOf(kUp)},
@@ -72,9 +73,11 @@ const std::map<std::string, Names>& FlagsOfCommands() {
         {"quantize", Names{"weights", "threads"}},
         {"plan", Names{"context", "sequences", "json"} + OptionsOf(kPlan)},
         {"simulate",
-         Names{"trace", "speed", "tokens_per_hash", "arrivals", "requests", "prompt_tokens",
-               "max_tokens", "prefix_tokens", "prefixes", "seed", "costs", "replicas", "model",
-               "kv_blocks", "slo", "find", "slo_share", "json"} +
+         Names{"trace",         "speed",      "tokens_per_hash", "arrivals",  "requests",
+               "prompt_tokens", "max_tokens", "prefix_tokens",   "prefixes",  "seed",
+               "costs",         "replicas",   "model",           "kv_blocks", "slo",
+               "find",          "slo_share",  "routing",         "faults",    "start_time",
+               "svg",           "json"} +
              OptionsOf(kSimulate)},
         {"status", Names{"json", "requests", "request", "watch", "interval"} + server},
         {"top", Names{"interval", "rows"} + server},

@@ -133,14 +133,61 @@ TEST_F(FleetTest, SharesStepsBetweenTenantsByTheOperatorsRules) {
   EXPECT_GT(limited.seconds, 1.3 * alike.seconds);
 }
 
-TEST_F(FleetTest, GivesTheSameFiguresAgain) {
+TEST_F(FleetTest, SendsRequestsWhereTheirPrefixIsKnownUnlessThatReplicaIsBusy) {
+  const Trace trace = MakeTrace({.arrivals = {.rate = 4, .variation = 0},
+                                 .num_requests = 400,
+                                 .prompt_tokens = {400, 400},
+                                 .new_tokens = {8, 8},
+                                 .prefix_tokens = 384,
+                                 .num_prefixes = 40});
+  options_.num_replicas = 4;
+  options_.num_blocks = 400;  // room for the prefixes of a quarter of the texts
+  const FleetFigures turns = SimulateFleet(trace, options_);
+  options_.routing = FleetRouting::kPrefix;
+  const FleetFigures prefix = SimulateFleet(trace, options_);
+  EXPECT_EQ(prefix.num_finished, 400);
+  EXPECT_GT(prefix.cache_hit_share(), turns.cache_hit_share() + 0.2);
+  EXPECT_LT(prefix.first_token.mean(), turns.first_token.mean());
+  for (const double busy : prefix.busy) EXPECT_GT(busy, 0.3 * prefix.mean_busy());
+}
+
+TEST_F(FleetTest, RequestsOfALostReplicaGoOnAtOthersWithTheTokensThatTheyHave) {
+  const Trace trace = Requests(30, 50, 100);
+  options_.num_replicas = 3;
+  const FleetFigures quiet = SimulateFleet(trace, options_);
+  options_.losses = {{.replica = 1, .seconds = 1.5}, {.replica = 1, .seconds = 1.6}};
+  options_.start_seconds = 0.5;
+  const FleetFigures figures = SimulateFleet(trace, options_);
+  EXPECT_EQ(figures.num_losses, 1);  // it was away the second time
+  EXPECT_EQ(figures.num_moved, 10);
+  EXPECT_EQ(figures.num_finished, 30);
+  EXPECT_EQ(figures.generated_tokens, 30 * 100);
+  EXPECT_EQ(figures.first_token.count(), 30);
+  EXPECT_EQ(figures.between_tokens.count(), 30 * 99);
+  EXPECT_GT(figures.between_tokens.max(), quiet.between_tokens.max());
+}
+
+TEST_F(FleetTest, RequestsWaitWhileNoReplicaServes) {
+  options_.losses = {{.replica = 0, .seconds = 0.2}};
+  options_.start_seconds = 7;
+  const FleetFigures figures = SimulateFleet(
+      MakeTrace({.arrivals = {.rate = 2, .variation = 0}, .num_requests = 4}), options_);
+  EXPECT_EQ(figures.num_finished, 4);
+  EXPECT_GT(figures.first_token.max(), 5);
+  EXPECT_LT(figures.busy.at(0), 0.9);
+}
+
+TEST_F(FleetTest, GivesTheSameFiguresAgainAndOnAnyNumberOfThreads) {
   const Trace trace = MakeTrace({.arrivals = {.rate = 20},
                                  .num_requests = 300,
                                  .prompt_tokens = {1, 300},
                                  .new_tokens = {1, 40}});
   options_.num_replicas = 3;
-  const FleetFigures first = SimulateFleet(trace, options_),
-                     second = SimulateFleet(trace, options_);
+  const FleetFigures first = SimulateFleet(trace, options_);
+  options_.num_threads = 3;
+  const FleetFigures second = SimulateFleet(trace, options_);
+  EXPECT_EQ(first.busy, second.busy);
+  EXPECT_EQ(first.between_tokens.mean(), second.between_tokens.mean());
   EXPECT_EQ(first.seconds, second.seconds);
   EXPECT_EQ(first.num_steps, second.num_steps);
   EXPECT_EQ(first.request.Quantile(0.9), second.request.Quantile(0.9));

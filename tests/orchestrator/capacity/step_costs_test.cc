@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "orchestrator/scheduler/step.h"
+
 namespace sluice {
 namespace {
 

@@ -326,6 +326,26 @@ TEST(ConnectedReplica, IsLostOnceWithAnyStageAndWiredAnewUnderALargerEpoch) {
   for (size_t i = 1; i < epochs.size(); ++i) EXPECT_GT(epochs[i], epochs[i - 1]);
 }
 
+TEST(ConnectedReplica, TakesNoAnswersFromOtherStagesThanTheSampler) {
+  const SamplingOptions options;
+  for (const std::string name : {"embedding", "shard-0-0"}) {
+    Wired wired;
+    wired.stages.AnswerPlans(name);
+    wired.stages.BringUpAll();
+    wired.Start();
+    ASSERT_TRUE(Await([&] { return wired.epochs().size() == 1; })) << name;
+    Step step{.id = 1};
+    step.segments.push_back(
+        {.sequence = 7, .tokens = {0}, .sequence_length = 1, .blocks = {1}, .rows = {Row()}});
+    wired.Execute(step, {{.sequence = 7, .position = 1, .task = &options}});
+    ASSERT_TRUE(Await([&] { return wired.losses().size() == 1; })) << name;
+    EXPECT_EQ(wired.losses()[0].status.code(), absl::StatusCode::kAborted);
+    EXPECT_THAT(std::string(wired.losses()[0].status.message()),
+                AllOf(HasSubstr("inproc:" + name), HasSubstr("which was not sent")));
+    EXPECT_TRUE(wired.executed().empty());
+  }
+}
+
 TEST(ConnectedReplica, TriesAgainWhereAStageRefusesToOpen) {
   Wired wired;
   wired.stages.RefuseOpen("shard-1-1", absl::ResourceExhaustedError("no memory for blocks"));

@@ -370,6 +370,43 @@ TEST_P(StagePortTest, OpensAsItsOwnKindAlone) {
   }
 }
 
+// A stage that rows do not come to, as the embedding.
+class SourceStage final : public Stage {
+ public:
+  Role role() const override { return Role::kEmbedding; }
+  bool TakesRows() const override { return false; }
+  absl::StatusOr<std::shared_ptr<StageSession>> MakeSession(const StageOpening&) override {
+    return absl::ResourceExhaustedError("no memory for it");
+  }
+  void Describe(v1::GetStageInfoResponse& info) const override {
+    info.mutable_embedding()->set_hidden_size(kHidden);
+  }
+};
+
+TEST(StageService, DescribesAStageAndEndsWhatItsStageRefuses) {
+  SourceStage stage;
+  StageService service(
+      {.name = "m", .fingerprint = std::string(TestWiring(3).fingerprint()), .weights_digest = "d"},
+      &stage);
+  const auto server = *Server::Start({.address = "inproc:it", .services = {&service}});
+  const auto stub =
+      v1::StageService::NewStub(server->grpc_server()->InProcessChannel(grpc::ChannelArguments()));
+  grpc::ClientContext info_context, push_context, run_context;
+  v1::GetStageInfoResponse info;
+  ASSERT_TRUE(stub->GetStageInfo(&info_context, {}, &info).ok());
+  EXPECT_EQ(info.model_name(), "m");
+  EXPECT_EQ(info.weights_digest(), "d");
+  EXPECT_EQ(info.embedding().hidden_size(), kHidden);
+  EXPECT_EQ(StageRoleOf(info), Role::kEmbedding);
+  EXPECT_EQ(stub->Push(&push_context)->Finish().error_code(), grpc::StatusCode::UNIMPLEMENTED);
+  const auto run = stub->Run(&run_context);
+  v1::StageRunRequest open;
+  SetWiring(TestWiring(3), *open.mutable_open());
+  open.mutable_open()->mutable_embedding();
+  run->Write(open);
+  EXPECT_EQ(FromGrpc(run->Finish()), absl::ResourceExhaustedError("no memory for it"));
+}
+
 TEST(OpenBudget, EndsWhenTheOrchestratorsDoes) {
   v1::StageOpen open;
   const OpenBudget unset(open);
