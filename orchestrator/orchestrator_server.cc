@@ -35,7 +35,7 @@ absl::StatusOr<int32_t> ContextOf(const ModelConfig& config, const OptionValues&
                                                  config.max_positions, ", the model's context"));
 }
 
-ModelDescription Describe(const ModelConfig& config, int32_t max_positions,
+ModelDescription Describe(const ModelConfig& config, int32_t max_positions, int32_t max_step_tokens,
                           const SamplingOptions& sampling, const std::string& name,
                           const std::string& weights) {
   ModelDescription model;
@@ -47,6 +47,16 @@ ModelDescription Describe(const ModelConfig& config, int32_t max_positions,
   model.hidden_size = config.hidden_size;
   model.weights = weights;
   model.eos_token_ids.assign(config.eos_token_ids.begin(), config.eos_token_ids.end());
+  model.generates = config.has_head;
+  model.embedder = config.embedder;
+  model.num_token_types = config.num_token_types;
+  if (config.embedder.has_value()) {
+    const bool last_row_alone =
+        !config.embedder->needs_all_rows() && config.embedder->poolings[0] == Pooling::kLast;
+    model.embeds_in_one_piece = config.is_encoder() || !last_row_alone;
+    model.max_text_tokens =
+        model.embeds_in_one_piece ? std::min(max_positions, max_step_tokens) : max_positions;
+  }
   model.sampling = sampling;
   model.max_length = config.generation.max_length;
   return model;
@@ -318,28 +328,30 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
   result->guard_ = MakeConnectionGuard(kMaxStreams);
   const ListenerLimits& limits = result->guard_->limits();
   result->service_ = std::make_unique<GenerationService>(
-      Describe(*config, *context, *sampling, identity->name,
+      Describe(*config, *context, options.max_step_tokens, *sampling, identity->name,
                WeightsName(options.weights, options.model, *config)),
       result->engine_.get(), result->constraints_.get(), result->tokenizer_.get(),
       result->tokenizer_watch_.get(), options.tokenizer, tenants.get(),
       result->authenticator_.get(), result->request_metrics_.get(), result->request_tracer_.get(),
       result->guard_.get(), ClientErrors(LocationsOf(options)));
   result->sessions_ = std::make_unique<SessionService>(result->service_.get());
-  absl::StatusOr<std::unique_ptr<Server>> server =
-      Server::Start({.address = options.address,
-                     .credentials = *credentials,
-                     .owners_socket = options.owners_socket,
-                     .services = {result->service_.get(), result->sessions_.get()},
-                     .names = {v1::GenerationService::service_full_name(),
-                               v1::GenerationSessionService::service_full_name()},
-                     .max_receive_bytes = limits.message_bytes,
-                     .max_streams_per_connection = kMaxStreams,
-                     .memory_quota_bytes = 2 * limits.held_bytes,
-                     .guard = result->guard_.get(),
-                     .services_admit = true,
-                     .trusts_admitted = false,
-                     .progress = result->progress_.get(),
-                     .on_shutdown = [sessions = result->sessions_.get()] { sessions->Drain(); }});
+  result->embeds_ = std::make_unique<EmbedService>(result->service_.get());
+  absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(
+      {.address = options.address,
+       .credentials = *credentials,
+       .owners_socket = options.owners_socket,
+       .services = {result->service_.get(), result->sessions_.get(), result->embeds_.get()},
+       .names = {v1::GenerationService::service_full_name(),
+                 v1::GenerationSessionService::service_full_name(),
+                 v1::EmbedService::service_full_name()},
+       .max_receive_bytes = limits.message_bytes,
+       .max_streams_per_connection = kMaxStreams,
+       .memory_quota_bytes = 2 * limits.held_bytes,
+       .guard = result->guard_.get(),
+       .services_admit = true,
+       .trusts_admitted = false,
+       .progress = result->progress_.get(),
+       .on_shutdown = [sessions = result->sessions_.get()] { sessions->Drain(); }});
   if (!server.ok()) return server.status();
   result->server_ = *std::move(server);
   result->health_->SetServer(result->server_.get());

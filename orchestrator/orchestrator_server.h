@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "orchestrator/api/embed_service.h"
 #include "orchestrator/api/generation_service.h"
 #include "orchestrator/api/session_service.h"
 #include "orchestrator/constraints/constraint_preparer.h"
@@ -111,6 +112,7 @@ class OrchestratorServer final : public RunningService {
   std::unique_ptr<ConnectionGuard> guard_;
   std::unique_ptr<GenerationService> service_;
   std::unique_ptr<SessionService> sessions_;
+  std::unique_ptr<EmbedService> embeds_;
   std::unique_ptr<Server> server_;
 };
 

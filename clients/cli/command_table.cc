@@ -14,6 +14,7 @@ absl::Span<const Command> AllCommands() {
       {"chat", "talk with a model, a line at a time", ChatCommand},
       {"chat-template", "the text that a template makes of a conversation", ChatTemplateCommand},
       {"score", "the log-probability of every token of a text", ScoreCommand},
+      {"embed", "what a model makes of texts as numbers", EmbedCommand},
       {"batch", "answer the requests of a file, each once", BatchCommand},
       {"prefer", "which of two answers a model prefers, relative to another", PreferCommand},
       {"tokenize", "texts to token ids", TokenizeCommand},

@@ -106,6 +106,10 @@ v1::GenerationService::Stub& Call::stub() const {
   return *endpoints_->stubs[endpoint_ % endpoints_->stubs.size()];
 }
 
+v1::EmbedService::Stub& Call::embed_stub() const {
+  return *endpoints_->embed_stubs[endpoint_ % endpoints_->embed_stubs.size()];
+}
+
 void Call::Progress() {
   begun_ = true;
   give_up_.reset();

@@ -20,6 +20,7 @@
 #include "kernels/cpu/memory.h"
 #include "kernels/cpu/norm.h"
 #include "kernels/cpu/numa.h"
+#include "kernels/cpu/open_attention.h"
 #include "kernels/cpu/packed_matrix.h"
 #include "kernels/cpu/recurrent.h"
 #include "kernels/cpu/sample.h"
@@ -44,7 +45,11 @@ NumaLayout LayoutOf(int num_threads, const std::vector<int>& cpus) {
   return NumaLayout::OfPinnedWorkers(num_threads, nodes);
 }
 
-class CpuBackend final : public Backend, public RecurrentOps, public AdapterOps, private LatentOps {
+class CpuBackend final : public Backend,
+                         public RecurrentOps,
+                         public OpenAttentionOps,
+                         public AdapterOps,
+                         private LatentOps {
  public:
   explicit CpuBackend(const CpuBackendOptions& options)
       : context_(options.num_threads,
@@ -141,6 +146,12 @@ class CpuBackend final : public Backend, public RecurrentOps, public AdapterOps,
   void PagedAttention(MatrixView q, const KvPool& pool, int layer, const AttentionOptions& options,
                       MatrixView out) override {
     sluice::PagedAttention(context_, q, static_cast<const CpuKvPool&>(pool), layer, options, out);
+  }
+
+  void OpenAttention(MatrixView q, const KvPool& pool, int layer, const AttentionOptions& options,
+                     int64_t ahead, MatrixView out) override {
+    sluice::OpenAttention(context_, q, static_cast<const CpuKvPool&>(pool), layer, options, ahead,
+                          out);
   }
 
   void Scale(float factor, MatrixView x) override { sluice::Scale(context_, factor, x); }

@@ -15,9 +15,9 @@ void ReferenceStoreKv(MatrixView keys, MatrixView values,
 void ReferenceStoreLatent(MatrixView vectors, absl::Span<const AttentionSegment> segments,
                           int layer, ReferenceKvPool& pool);
 
-// Ops::PagedAttention.
+// OpenAttentionOps::OpenAttention and, with `ahead` 0, Ops::PagedAttention.
 void ReferenceAttention(MatrixView q, const ReferenceKvPool& pool, int layer,
                         absl::Span<const AttentionSegment> segments,
-                        const AttentionOptions& options, MatrixView out);
+                        const AttentionOptions& options, int64_t ahead, MatrixView out);
 
 }  // namespace sluice

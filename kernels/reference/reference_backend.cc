@@ -13,6 +13,7 @@
 #include "kernels/host_rank_group.h"
 #include "kernels/host_step.h"
 #include "kernels/latent_ops.h"
+#include "kernels/open_attention_ops.h"
 #include "kernels/reference/element.h"
 #include "kernels/reference/primitives.h"
 #include "kernels/reference/reference_adapters.h"
@@ -131,6 +132,7 @@ double LogSum(const float* row, int64_t size) {
 
 class ReferenceBackend final : public Backend,
                                private LatentOps,
+                               public OpenAttentionOps,
                                public ReferenceRecurrent,
                                public ReferenceAdapters {
  public:
@@ -281,8 +283,13 @@ class ReferenceBackend final : public Backend,
 
   void PagedAttention(MatrixView q, const KvPool& pool, int layer, const AttentionOptions& options,
                       MatrixView out) override {
+    OpenAttention(q, pool, layer, options, /*ahead=*/0, out);
+  }
+
+  void OpenAttention(MatrixView q, const KvPool& pool, int layer, const AttentionOptions& options,
+                     int64_t ahead, MatrixView out) override {
     ReferenceAttention(q, static_cast<const ReferenceKvPool&>(pool), layer, step_.segments(),
-                       options, out);
+                       options, ahead, out);
   }
 
   void Scale(float factor, MatrixView x) override {

@@ -92,7 +92,7 @@ void SequenceProgress::AcceptRows(SequenceState& sequence, const PlannedSegment&
                             .token = token,
                             .row = index});
     ++index;
-    if (row.kind == RowKind::kScore) continue;
+    if (row.kind != RowKind::kSample) continue;
     SLUICE_CHECK(position == sequence.num_tokens());
     sequence.was_deferred = false;
     if (sequence.spec.externally_sampled) {

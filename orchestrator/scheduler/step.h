@@ -19,6 +19,7 @@ using StepId = uint64_t;
 enum class RowKind {
   kSample,  // choose the token that follows
   kScore,   // the log-probability of a known token that follows
+  kPool,    // part of the embedding of the sequence's prompt
 };
 
 // An output row that the sampler computes.
@@ -57,6 +58,7 @@ struct Segment {
   // Tokens the sequence has, those still to compute, those that steps in flight choose and drafts
   // included.
   int32_t sequence_length = 0;
+  int32_t second_type_from = kNoSecondType;  // SequenceSpec's
   // Its block table from first_block on; the whole table covers at least [0, first_position + T).
   // The blocks before first_block are those that earlier steps have sent; so are all where this is
   // empty.

@@ -26,15 +26,17 @@ class EmbeddingTable {
   static absl::StatusOr<EmbeddingTable> Load(const ModelConfig& config, const WeightSource& source,
                                              WeightType weights, Backend& backend);
 
-  // out[t] = the embedding of ids[t], times the model's scale, plus the vector of its position.
+  // out[t] = the embedding of ids[t], times the model's scale, plus the vector of its position and,
+  // in models with token types, that of types[t], 0 where `types` is empty; then the norm of that,
+  // where the model has one.
   // `positions`, as long as `ids`, are absolute positions in each token's sequence; models with
   // neither learned nor sinusoidal positions read none. Position p's sinusoidal vector is
   // sin(p w_0), cos(p w_0), sin(p w_1), ... with w_i = 10000^(-2i/H) (Vaswani et al. 2017).
   // Behind it, in models with embeddings for each layer, those of all layers: for layer l
   // (norm(projection_l(e) / sqrt(H)) + sqrt(S) * table_l[ids[t]]) / sqrt(2), e being the embedding.
   // out [T, row_width()] is memory of the backend, F32, T = ids.size().
-  // INVALID_ARGUMENT, with `out` untouched, where an id is outside [0, V) or a position that is
-  // read outside the model's; RESOURCE_EXHAUSTED where the backend lacks memory.
+  // INVALID_ARGUMENT, with `out` untouched, where an id is outside [0, V), or a position that is
+  // read or a type outside the model's; RESOURCE_EXHAUSTED where the backend lacks memory.
   absl::Status Embed(absl::Span<const int32_t> ids, absl::Span<const int32_t> positions,
                      MatrixView out) {
     return Embed(ids, positions, /*slots=*/{}, out);
@@ -42,11 +44,14 @@ class EmbeddingTable {
   // The same where token t has the adapter in slots[t], or none where that is negative; empty: none
   // has one.
   absl::Status Embed(absl::Span<const int32_t> ids, absl::Span<const int32_t> positions,
-                     absl::Span<const int32_t> slots, MatrixView out);
+                     absl::Span<const int32_t> slots, MatrixView out,
+                     absl::Span<const int32_t> types = {});
 
   // Takes up what an adapter changes of the table, in place of what the slot had.
   void LoadAdapter(int slot, std::shared_ptr<const AdapterSource> source);
   void DropAdapter(int slot);
+  // The adapter of tokens for which no slots are given; negative: none.
+  void UseAdapter(int slot) { default_slot_ = slot; }
   void DropAdapters() { adapters_.clear(); }
 
   int64_t vocab_size() const { return table_.rows; }
@@ -54,7 +59,11 @@ class EmbeddingTable {
   // H, and what embeddings for each layer take.
   int64_t row_width() const { return hidden_size() + side_table_.cols; }
   size_t weight_bytes() const {
-    return side_bytes() + packed_rows_.size() + (memory_ == nullptr ? 0 : memory_->size_bytes()) +
+    const auto bytes = [](const std::unique_ptr<Buffer>& buffer) {
+      return buffer == nullptr ? size_t{0} : buffer->size_bytes();
+    };
+    return bytes(type_memory_) + bytes(norm_) + bytes(norm_bias_) + side_bytes() +
+           packed_rows_.size() + (memory_ == nullptr ? 0 : memory_->size_bytes()) +
            (position_memory_ == nullptr ? 0 : position_memory_->size_bytes());
   }
 
@@ -66,6 +75,12 @@ class EmbeddingTable {
   bool adds_positions() const;
   // out += the vectors of the positions.
   absl::Status AddPositions(absl::Span<const int32_t> positions, MatrixView out);
+  absl::Status CheckTypes(absl::Span<const int32_t> types) const;
+  // out += rows of a table.
+  absl::Status AddRows(MatrixView table, absl::Span<const int32_t> rows, MatrixView out);
+  absl::Status LoadNorm(const ModelConfig& config, const WeightSource& source);
+  // Memory for what is added to `out`.
+  absl::StatusOr<MatrixView> RoomLike(MatrixView out);
   void ComputeSinusoids(absl::Span<const int32_t> positions, MatrixView rows);
   absl::Status LoadSides(const ModelConfig& config, const WeightSource& source,
                          WeightFormat wanted);
@@ -87,6 +102,7 @@ class EmbeddingTable {
 
   PositionKind position_;
   int max_positions_;
+  int position_offset_;  // ModelConfig's
   float scale_;
   Backend* backend_;
   std::unique_ptr<Buffer> memory_;      // null where rows are packed
@@ -96,6 +112,11 @@ class EmbeddingTable {
   std::unique_ptr<Buffer> position_memory_;  // of learned positions
   MatrixView position_table_;                // [max_positions, H]
   std::unique_ptr<Buffer> position_rows_;    // of the step at hand; grows
+  std::unique_ptr<Buffer> type_memory_;      // null where there are no token types
+  MatrixView type_table_;                    // [types, H]
+  NormKind norm_kind_;
+  std::unique_ptr<Buffer> norm_;  // [H], of what leaves the table; null: none
+  std::unique_ptr<Buffer> norm_bias_;
   // Of embeddings for each layer.
   std::unique_ptr<Buffer> side_memory_;
   MatrixView side_table_;  // [V, L * S]; no columns where there are none
@@ -105,6 +126,7 @@ class EmbeddingTable {
   float norm_eps_;
   std::vector<std::unique_ptr<TableAdapter>> adapters_;  // by slot; null where the table stays
   std::unique_ptr<Buffer> addend_;                       // [1, H], of a row
+  int default_slot_ = -1;
 };
 
 }  // namespace sluice

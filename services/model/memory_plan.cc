@@ -45,6 +45,8 @@ uint64_t KvBytes(IndexRange layers, const KvHeads& kv_heads, const ModelConfig& 
     return layers.size() * KvVectorBytes(dtype, latent->stored_dim());
   }
   uint64_t bytes = 0;
+  // The layers of an encoder use the same memory one after another.
+  if (config.is_encoder()) layers.end = std::min(layers.end, layers.begin + 1);
   for (auto layer = static_cast<int>(layers.begin); layer < layers.end; ++layer) {
     const AttentionSpec& attention = config.layers[layer].attention;
     if (attention.kv_source >= 0 || !attention.has_keys()) continue;
@@ -59,6 +61,9 @@ bool IsOfTheEmbedding(TensorId tensor) {
   switch (tensor.role) {
     case TensorRole::kEmbedding:
     case TensorRole::kPositions:
+    case TensorRole::kTokenTypes:
+    case TensorRole::kEmbeddingNorm:
+    case TensorRole::kEmbeddingNormBias:
     case TensorRole::kSideEmbedding:
     case TensorRole::kSideProjection:
     case TensorRole::kSideProjectionNorm:

@@ -1,5 +1,6 @@
 // ShardModel's attention: by head, to latents, and the choice between these and states.
 #include "kernels/latent_ops.h"
+#include "kernels/open_attention_ops.h"
 #include "kernels/recurrent_ops.h"
 #include "services/shard/shard_model.h"
 #include "services/shard/step_shape.h"
@@ -37,6 +38,7 @@ absl::Status ShardModel::Attend(const LayerWeights& layer, int index, const Norm
     return sent;
   }
   BranchEnd end{.post = layer.norms.after_attention ? &layer.attention_post_norm : nullptr,
+                .post_is_of_sum = layer.norms.of_sum,
                 .multiplier = layer.residual_multiplier};
   if (layer.norms.before_mlp && layer.parallel_residual) {
     // Before the residual stream changes, as the MLP reads the layer's input too.
@@ -73,18 +75,21 @@ absl::Status ShardModel::AttendByHead(const AttentionWeights& attention, int ind
   if (spec.growth.has_value()) {
     backend_.ScaleRows(static_cast<const float*>(views.query_factors.data), queries);
   }
-  backend_.PagedAttention(queries, pool, slot,
-                          {.scale = spec.scale,
-                           .window = spec.window,
-                           .chunk = spec.chunk,
-                           .sinks = attention.sinks.data_or_null(),
-                           .softcap = spec.softcap},
-                          views.attended.Columns(0, queries.cols));
+  const AttentionOptions options{.scale = spec.scale,
+                                 .window = spec.window,
+                                 .chunk = spec.chunk,
+                                 .sinks = attention.sinks.data_or_null(),
+                                 .softcap = spec.softcap};
+  const MatrixView attended = views.attended.Columns(0, queries.cols);
+  if (spec.ahead > 0) {
+    OpenAttentionOpsOf(backend_)->OpenAttention(queries, pool, slot, options, spec.ahead, attended);
+  } else {
+    backend_.PagedAttention(queries, pool, slot, options, attended);
+  }
   if (attention.gate != nullptr) {
     made = Multiply(step.input, *attention.gate, TensorRole::kQGate, views.output_gate, {}, step);
     if (!made.ok()) return made;
-    RecurrentOpsOf(backend_)->GateBySigmoid(views.output_gate,
-                                            views.attended.Columns(0, queries.cols));
+    RecurrentOpsOf(backend_)->GateBySigmoid(views.output_gate, attended);
   }
   return absl::OkStatus();
 }

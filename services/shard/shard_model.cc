@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "kernels/check.h"
+#include "kernels/open_attention_ops.h"
 #include "services/model/device_check.h"
 #include "services/shard/step_shape.h"
 
@@ -92,6 +93,11 @@ absl::StatusOr<std::unique_ptr<ShardModel>> ShardModel::Load(const ModelConfig& 
   if (status.ok() && backend.experts() == nullptr) status = CheckGpuComputes(config);
   status.Update(CheckBackend(config, backend));
   if (!status.ok()) return status;
+  if (config.is_encoder() && OpenAttentionOpsOf(backend) == nullptr) {
+    return absl::UnimplementedError(absl::StrCat("model_type \"", config.model_type,
+                                                 "\" sees later positions, which backend ",
+                                                 std::string(backend.name()), " does not compute"));
+  }
   const auto format = source.Resolve(options.weights);
   if (!format.ok()) return format.status();
   const KvLayout layout = KvLayoutOf(config, plan, options.block_size, options.kv_dtype);
@@ -346,6 +352,7 @@ absl::Status ShardModel::RunLayers(const Step& of_all) {
     }
     if (!sent.ok()) return sent;
     BranchEnd end{.post = layer.norms.after_mlp ? &layer.mlp_post_norm : nullptr,
+                  .post_is_of_sum = layer.norms.of_sum,
                   .multiplier = layer.residual_multiplier};
     const bool ends_with_mlp = layer.side_gate == nullptr && layer.output_factor == 1;
     if (ends_with_mlp) end.next = next;
@@ -482,6 +489,16 @@ absl::Status ShardModel::AddProductToResidual(MatrixView x, const PackedMatrix& 
 
 absl::Status ShardModel::AddToResidual(LastProduct product, const AfterProduct* after,
                                        const float* bias, const BranchEnd& end, const Step& step) {
+  if (end.post != nullptr && end.post_is_of_sum) {
+    BranchEnd plain = end;
+    plain.post = plain.next = nullptr;
+    if (absl::Status sent = AddToResidual(product, after, bias, plain, step); !sent.ok()) {
+      return sent;
+    }
+    Norm(*end.post, step.hidden, step.hidden);
+    if (end.next != nullptr) Norm(*end.next, step.hidden, step.views.normed);
+    return absl::OkStatus();
+  }
   if (end.post != nullptr || end.multiplier != 1) {
     absl::Status sent = SumBranch(product, after, bias, step.views.branch, step);
     if (sent.ok()) EndBranch(end, step);

@@ -137,7 +137,8 @@ class ShardModel {
   // What becomes of what attention or MLP computes.
   struct BranchEnd {
     const NormWeights* post = nullptr;  // its norm, before it is added; null: none
-    float multiplier = 1;               // what it is multiplied with after that
+    bool post_is_of_sum = false;  // `post` is of the residual stream after it is added instead
+    float multiplier = 1;         // what it is multiplied with after that
     // The norm of the residual stream that follows; null: none.
     const NormWeights* next = nullptr;
   };

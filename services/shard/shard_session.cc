@@ -94,6 +94,7 @@ absl::Status ShardSession::Forward(const v1::ShardExecute& plan) {
                          .num_positions = segment.num_positions(),
                          .block_table = tables_.TableOf(segment.sequence_id()),
                          .sequence_length = segment.sequence_length(),
+                         .adapter_slot = parts_.adapter_slot,
                          .state_slots = segment.state_slots()});
   }
   copies_.clear();

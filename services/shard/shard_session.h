@@ -44,6 +44,7 @@ struct ShardParts {
   bool is_last_stage;
   int num_stages;
   int num_ranks;
+  int adapter_slot = -1;  // of the adapter that all sequences have; negative: none
 };
 
 class ShardSession final : public StageSession {

@@ -88,7 +88,8 @@ absl::StatusOr<std::shared_ptr<StageSession>> ShardStage::MakeSession(const Stag
                             .step_timeout = options_.step_timeout,
                             .is_last_stage = placement.stage == placement.num_stages - 1,
                             .num_stages = placement.num_stages,
-                            .num_ranks = placement.num_ranks};
+                            .num_ranks = placement.num_ranks,
+                            .adapter_slot = options_.adapter_slot};
   std::shared_ptr<grpc::Channel> next_stage;
   if (placement.rank == 0) {
     absl::StatusOr<std::shared_ptr<grpc::Channel>> dialled = dialer_.Dial(
