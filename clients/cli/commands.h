@@ -20,6 +20,8 @@ int EmbedCommand(absl::Span<const std::string> arguments, Environment& environme
 // How probable a text is.
 int BatchCommand(absl::Span<const std::string> arguments, Environment& environment);
 int ScoreCommand(absl::Span<const std::string> arguments, Environment& environment);
+// What a model looks at.
+int AttentionCommand(absl::Span<const std::string> arguments, Environment& environment);
 // Which of two answers a model prefers, relative to another model.
 int PreferCommand(absl::Span<const std::string> arguments, Environment& environment);
 // Texts to token ids and back.

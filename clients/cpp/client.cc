@@ -2,6 +2,7 @@
 
 #include <grpcpp/create_channel.h>
 
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_split.h"
@@ -34,6 +35,10 @@ template <class Request, class Response>
 using EmbedMethodOf = grpc::Status (v1::EmbedService::Stub::*)(grpc::ClientContext*, const Request&,
                                                                Response*);
 
+using InspectMethod = grpc::Status (v1::InspectService::Stub::*)(grpc::ClientContext*,
+                                                                 const v1::InspectRequest&,
+                                                                 v1::InspectResponse*);
+
 template <class Request, class Response>
 grpc::Status Invoke(Call& call, MethodOf<Request, Response> method, grpc::ClientContext* context,
                     const Request& request, Response* response) {
@@ -44,6 +49,11 @@ template <class Request, class Response>
 grpc::Status Invoke(Call& call, EmbedMethodOf<Request, Response> method,
                     grpc::ClientContext* context, const Request& request, Response* response) {
   return (call.embed_stub().*method)(context, request, response);
+}
+
+grpc::Status Invoke(Call& call, InspectMethod method, grpc::ClientContext* context,
+                    const v1::InspectRequest& request, v1::InspectResponse* response) {
+  return (call.inspect_stub().*method)(context, request, response);
 }
 
 }  // namespace
@@ -65,9 +75,11 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& endpo
 }
 
 Client::Client(std::vector<std::shared_ptr<grpc::Channel>> channels, ClientOptions options)
-    : endpoints_(new Endpoints{.options = std::move(options), .stubs = {}, .embed_stubs = {}}) {
+    : endpoints_(new Endpoints{
+          .options = std::move(options), .stubs = {}, .inspect_stubs = {}, .embed_stubs = {}}) {
   for (const auto& channel : channels) {
     endpoints_->stubs.push_back(v1::GenerationService::NewStub(channel));
+    endpoints_->inspect_stubs.push_back(v1::InspectService::NewStub(channel));
     endpoints_->embed_stubs.push_back(v1::EmbedService::NewStub(channel));
   }
 }
@@ -91,6 +103,12 @@ absl::StatusOr<Response> Client::Unary(Method method, const Request& request,
 absl::StatusOr<v1::ScoreResponse> Client::Score(const v1::ScoreRequest& request, CallOptions call) {
   return Unary<v1::ScoreRequest, v1::ScoreResponse>(&v1::GenerationService::Stub::Score, request,
                                                     call);
+}
+
+absl::StatusOr<v1::InspectResponse> Client::Inspect(const v1::InspectRequest& request,
+                                                    CallOptions call) {
+  return Unary<v1::InspectRequest, v1::InspectResponse>(&v1::InspectService::Stub::Inspect, request,
+                                                        call);
 }
 
 absl::StatusOr<v1::EmbedResponse> Client::Embed(const v1::EmbedRequest& request, CallOptions call) {

@@ -26,6 +26,7 @@
 #include "absl/time/time.h"
 #include "sluice/v1/embed.pb.h"
 #include "sluice/v1/generation.pb.h"
+#include "sluice/v1/inspect.pb.h"
 
 namespace grpc {
 class Channel;             // grpcpp/channel.h
@@ -112,6 +113,8 @@ class Client {
   Generation Generate(v1::GenerateRequest request, CallOptions call = {});
 
   absl::StatusOr<v1::ScoreResponse> Score(const v1::ScoreRequest& request, CallOptions call = {});
+  absl::StatusOr<v1::InspectResponse> Inspect(const v1::InspectRequest& request,
+                                              CallOptions call = {});
   // The embeddings of texts, or a classifier's scores (protos/sluice/v1/embed.proto).
   absl::StatusOr<v1::EmbedResponse> Embed(const v1::EmbedRequest& request, CallOptions call = {});
   // How well documents answer a query.

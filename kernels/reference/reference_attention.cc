@@ -96,6 +96,18 @@ void ReferenceStoreLatent(MatrixView vectors, absl::Span<const AttentionSegment>
   }
 }
 
+std::vector<double> ReferenceAttentionWeights(MatrixView q, const ReferenceKvPool& pool, int layer,
+                                              const AttentionSegment& segment, int64_t row,
+                                              int head, const AttentionOptions& options) {
+  const int head_dim = pool.spec().head_dim;
+  const auto group = static_cast<int>(q.cols / head_dim / pool.spec().num_kv_heads);
+  const int64_t count = segment.first_position + row + 1;
+  return Weights(
+      q.Row(segment.first_row + row) + int64_t{head} * head_dim, pool, layer, head / group, segment,
+      FirstSeenPosition(count - 1, options.window, options.chunk), count, options,
+      options.sinks == nullptr ? std::nullopt : std::optional<double>(options.sinks[head]));
+}
+
 void ReferenceAttention(MatrixView q, const ReferenceKvPool& pool, int layer,
                         absl::Span<const AttentionSegment> segments,
                         const AttentionOptions& options, int64_t ahead, MatrixView out) {

@@ -318,6 +318,11 @@ inline constexpr std::array kOptions = {
                    "RESOURCE_EXHAUSTED.")
         .Default("30s")
         .Above(0),
+    IntegerOption("inspect_threads", kOrchestrator | kUp, "N",
+                  "Threads of the process that looks into the model for an Inspect call, of the "
+                  "lowest priority beside serving; 0: such calls are refused.")
+        .Default("1")
+        .From(0, 1024),
     TextOption("draft", kOrchestrator | kPipeline, "MODE",
                "Tokens computed before the model has chosen: ngram, what followed the same tokens "
                "before, where that wins; or none. No token depends on it.")

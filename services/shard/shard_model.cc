@@ -108,7 +108,14 @@ absl::StatusOr<std::unique_ptr<ShardModel>> ShardModel::Load(const ModelConfig& 
                     .num_state_slots = options.num_state_slots};
   const bool device_memory = backend.memory().has_value();
   // How many a device has room for is known once everything else is in it.
-  const auto counts = device_memory ? KvCounts{.num_blocks = 1} : CountsWithin(kv);
+  absl::StatusOr<KvCounts> counts = KvCounts{.num_blocks = 1};
+  if (options.num_kv_blocks > 0) {
+    const bool has_states = StateSpecOf(config, plan).num_layers > 0;
+    counts = KvCounts{.num_blocks = options.num_kv_blocks,
+                      .num_state_slots = has_states ? options.num_kv_blocks : 0};
+  } else if (!device_memory) {
+    counts = CountsWithin(kv);
+  }
   if (!counts.ok()) return counts.status();
   auto arena =
       StepArena::Create(ShapeOfStep(config, plan, options.max_step_rows, backend), backend);
@@ -142,6 +149,7 @@ ShardModel::ShardModel(const ModelConfig& config, const ShardPlan& plan, const S
       plan_(plan),
       limits_(limits),
       step_timeout_(options.step_timeout),
+      on_layer_(options.on_layer),
       backend_(backend),
       arena_(std::move(arena)) {
   segments_.reserve(limits.max_rows);
@@ -358,12 +366,12 @@ absl::Status ShardModel::RunLayers(const Step& of_all) {
     if (ends_with_mlp) end.next = next;
     sent = Mlp(layer.mlp, end, WithInput(layer.norms.before_mlp || layer.parallel_residual, step));
     if (!sent.ok()) return sent;
-    if (ends_with_mlp) continue;
     if (layer.side_gate != nullptr) {
       if (sent = AddSide(layer, static_cast<int>(index), step); !sent.ok()) return sent;
     }
     if (layer.output_factor != 1) backend_.Scale(layer.output_factor, step.hidden);
-    if (next != nullptr) Norm(*next, step.hidden, step.views.normed);
+    if (!ends_with_mlp && next != nullptr) Norm(*next, step.hidden, step.views.normed);
+    if (on_layer_) on_layer_(static_cast<int>(plan_.layers.begin + index), step.hidden);
   }
   return absl::OkStatus();
 }
@@ -410,10 +418,14 @@ void ShardModel::PlaceStates(absl::Span<const ShardSegment> segments) {
   state_segments_.clear();
   for (size_t i = 0; i < segments.size(); ++i) {
     const ShardSegment& segment = segments[i];
+    const auto first = std::max(segment.first_position - 1, 0) / StatePoolSpec::kRun;
+    const absl::Span<const int32_t> slots =
+        segment.state_slots.empty() ? segment.block_table.subspan(static_cast<size_t>(first))
+                                    : segment.state_slots;
     state_segments_.push_back({.first_row = segments_[i].first_row,
                                .num_rows = segment.num_positions,
                                .first_position = segment.first_position,
-                               .slots = segment.state_slots});
+                               .slots = slots});
   }
   RecurrentOpsOf(backend_)->BeginStates(state_segments_);
 }

@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -58,6 +59,11 @@ struct ShardModelOptions {
   int max_adapter_rank = 256;
   // How long the ranks' exchanges in one step may take together.
   absl::Duration step_timeout = absl::InfiniteDuration();
+  // For looking into a model. Above 0: so many blocks, whatever kv_cache_bytes says.
+  int num_kv_blocks = 0;
+  // Told during Forward of the residual stream [T, H] after each layer, by its number in the model;
+  // of backends that do their work during calls. Null while serving.
+  std::function<void(int layer, MatrixView hidden)> on_layer;
 };
 
 class ShardModel {
@@ -236,6 +242,7 @@ class ShardModel {
   const ShardPlan plan_;
   StepLimits limits_;
   const absl::Duration step_timeout_;
+  const std::function<void(int layer, MatrixView hidden)> on_layer_;  // null while serving
   Backend& backend_;
   std::vector<LayerWeights> layers_;
   DType kv_dtype_ = DType::kF32;

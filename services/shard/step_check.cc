@@ -12,6 +12,8 @@ namespace {
 // Why the slots for states can't be used, or "" where they can.
 std::string ReasonAgainstSlots(const ShardSegment& segment, const StepLimits& limits) {
   if (limits.num_state_slots == 0) return "";
+  // Where each block has a slot, of its number, none need be named.
+  if (segment.state_slots.empty() && limits.num_state_slots == limits.num_blocks) return "";
   const int64_t first = std::max(segment.first_position - 1, 0) / limits.block_size;
   const int64_t last =
       (int64_t{segment.first_position} + segment.num_positions - 1) / limits.block_size;

@@ -48,6 +48,7 @@ Backend::Backend(std::vector<std::shared_ptr<grpc::Channel>> channels, BackendOp
   for (std::shared_ptr<grpc::Channel>& channel : channels) {
     Endpoint& endpoint = endpoints_.emplace_back();
     endpoint.stub = v1::GenerationService::NewStub(channel);
+    endpoint.inspect_stub = v1::InspectService::NewStub(channel);
     endpoint.embed_stub = v1::EmbedService::NewStub(channel);
     endpoint.session_stub = v1::GenerationSessionService::NewStub(channel);
     endpoint.channel = std::move(channel);
@@ -191,6 +192,8 @@ void Backend::Start(const Caller& caller, Request request,
                              Response* response, std::function<void(grpc::Status)> ended) {
     if constexpr (std::is_same_v<Async, class v1::EmbedService::Stub::async>) {
       (endpoint.embed_stub->async()->*method)(context, asked, response, std::move(ended));
+    } else if constexpr (std::is_same_v<Async, class v1::InspectService::Stub::async>) {
+      (endpoint.inspect_stub->async()->*method)(context, asked, response, std::move(ended));
     } else {
       (endpoint.stub->async()->*method)(context, asked, response, std::move(ended));
     }
@@ -262,6 +265,13 @@ void Backend::Rerank(const Caller& caller, v1::RerankRequest request,
                      Callback<v1::RerankResponse> done) {
   Start<EmbedAsync, v1::RerankRequest, v1::RerankResponse>(caller, std::move(request),
                                                            &EmbedAsync::Rerank, std::move(done));
+}
+
+void Backend::Inspect(const Caller& caller, v1::InspectRequest request,
+                      Callback<v1::InspectResponse> done) {
+  using InspectAsync = class v1::InspectService::Stub::async;
+  Start<InspectAsync, v1::InspectRequest, v1::InspectResponse>(
+      caller, std::move(request), &InspectAsync::Inspect, std::move(done));
 }
 
 void Backend::Tokenize(const Caller& caller, v1::TokenizeRequest request,
