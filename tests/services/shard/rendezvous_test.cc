@@ -20,7 +20,7 @@ namespace {
 using ::testing::HasSubstr;
 using testing::TestWiring;
 
-const Deadline kLong = Deadline::After(absl::Minutes(1));
+const Deadline kLong = Deadline::After(absl::Hours(1));
 
 class TableService final : public v1::RendezvousService::CallbackService {
  public:
@@ -42,7 +42,7 @@ class TableService final : public v1::RendezvousService::CallbackService {
 class RendezvousTest : public ::testing::Test {
  protected:
   std::unique_ptr<RemoteRendezvousStore> StoreOf(const WiringIdentity& wiring,
-                                                 Deadline deadline = kLong) {
+                                                 Deadline deadline = Deadline::Never()) {
     return std::make_unique<RemoteRendezvousStore>(
         server_->grpc_server()->InProcessChannel(grpc::ChannelArguments()), wiring, deadline);
   }
