@@ -16,7 +16,7 @@
 
 namespace sluice {
 
-// Metadata of GetInfo calls: why the orchestrator could not use what the last one answered. Absent
+// Metadata of GetInfo and GetStageInfo calls: why the orchestrator could not use what the last one answered. Absent
 // where it could.
 inline constexpr char kRefusalKey[] = "sluice-refusal-bin";
 
