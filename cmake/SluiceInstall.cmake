@@ -3,7 +3,8 @@
 
 include(GNUInstallDirs)
 
-set(programs sluice sluice-tokenizer sluice-embedding sluice-shard sluice-sampler sluice-orchestrator)
+set(programs sluice sluice-tokenizer sluice-embedding sluice-shard sluice-sampler sluice-orchestrator
+    sluice-inspector)
 if(SLUICE_GATEWAY)
   list(APPEND programs sluice-gateway sluice-gateway-demo)
 endif()

@@ -1,4 +1,6 @@
 // sluice-orchestrator: serves the public API over the processes of a replica.
+#include <filesystem>
+
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "orchestrator/orchestrator_server.h"
@@ -70,6 +72,9 @@ absl::StatusOr<sluice::OrchestratorServerOptions> OptionsOf(const sluice::Proces
   auto shards = sluice::ParseShardAddresses(values.Get<std::string>("shards"));
   if (!shards.ok()) return sluice::Annotate(shards.status(), "--shards");
   options.topology.shards = *std::move(shards);
+  const auto inspector =
+      std::filesystem::path(process.program).replace_filename("sluice-inspector");
+  if (std::filesystem::exists(inspector)) options.inspector = inspector.string();
   const auto weights = sluice::ParseWeightType(values.Get<std::string>("weights"));
   if (!weights.ok()) return sluice::Annotate(weights.status(), "--weights");
   options.weights = *weights;

@@ -35,7 +35,7 @@ absl::StatusOr<int32_t> ContextOf(const ModelConfig& config, const OptionValues&
                                                  config.max_positions, ", the model's context"));
 }
 
-ModelDescription Describe(const ModelConfig& config, int32_t max_positions,
+ModelDescription Describe(const ModelConfig& config, int32_t max_positions, int32_t max_step_tokens,
                           const SamplingOptions& sampling, const std::string& name,
                           const std::string& weights) {
   ModelDescription model;
@@ -47,6 +47,16 @@ ModelDescription Describe(const ModelConfig& config, int32_t max_positions,
   model.hidden_size = config.hidden_size;
   model.weights = weights;
   model.eos_token_ids.assign(config.eos_token_ids.begin(), config.eos_token_ids.end());
+  model.generates = config.has_head;
+  model.embedder = config.embedder;
+  model.num_token_types = config.num_token_types;
+  if (config.embedder.has_value()) {
+    const bool last_row_alone =
+        !config.embedder->needs_all_rows() && config.embedder->poolings[0] == Pooling::kLast;
+    model.embeds_in_one_piece = config.is_encoder() || !last_row_alone;
+    model.max_text_tokens =
+        model.embeds_in_one_piece ? std::min(max_positions, max_step_tokens) : max_positions;
+  }
   model.sampling = sampling;
   model.max_length = config.generation.max_length;
   return model;
@@ -146,6 +156,18 @@ PublicListener ListenerOf(const OrchestratorServerOptions& options) {
   PublicListener listener = options.listener;
   listener.tokens = !options.tokens.empty();
   return listener;
+}
+
+// Null where nothing computes Inspect calls.
+std::unique_ptr<InspectorRunner> MakeInspectorRunner(const OrchestratorServerOptions& options) {
+  const int threads = options.values.Get<int>("inspect_threads");
+  if (options.inspector.empty() || threads == 0) return nullptr;
+  return std::make_unique<InspectorRunner>(
+      InspectorRunnerOptions{.program = options.inspector,
+                             .model = options.model,
+                             .rope_scaling = options.overrides.rope_scaling,
+                             .weights = Name(options.weights),
+                             .num_threads = threads});
 }
 
 // Null where callers need prove nothing: on this host, or where that was asked for.
@@ -317,21 +339,36 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
   result->authenticator_ = *std::move(authenticator);
   result->guard_ = MakeConnectionGuard(kMaxStreams);
   const ListenerLimits& limits = result->guard_->limits();
+  const ModelDescription model =
+      Describe(*config, *context, options.max_step_tokens, *sampling, identity->name,
+               WeightsName(options.weights, options.model, *config));
   result->service_ = std::make_unique<GenerationService>(
-      Describe(*config, *context, *sampling, identity->name,
-               WeightsName(options.weights, options.model, *config)),
-      result->engine_.get(), result->constraints_.get(), result->tokenizer_.get(),
+      model, result->engine_.get(), result->constraints_.get(), result->tokenizer_.get(),
       result->tokenizer_watch_.get(), options.tokenizer, tenants.get(),
       result->authenticator_.get(), result->request_metrics_.get(), result->request_tracer_.get(),
       result->guard_.get(), ClientErrors(LocationsOf(options)));
   result->sessions_ = std::make_unique<SessionService>(result->service_.get());
+  result->inspector_ = MakeInspectorRunner(options);
+  result->inspect_ = std::make_unique<InspectService>(
+      model,
+      InspectService::Parts{.engine = *result->engine_,
+                            .tokenizer = *result->tokenizer_,
+                            .watch = *result->tokenizer_watch_,
+                            .tenants = *tenants,
+                            .authenticator = result->authenticator_.get(),
+                            .guard = result->guard_.get(),
+                            .runner = result->inspector_.get()},
+      ClientErrors(LocationsOf(options)));
+  result->embeds_ = std::make_unique<EmbedService>(result->service_.get());
   absl::StatusOr<std::unique_ptr<Server>> server =
       Server::Start({.address = options.address,
                      .credentials = *credentials,
                      .owners_socket = options.owners_socket,
-                     .services = {result->service_.get(), result->sessions_.get()},
+                     .services = {result->service_.get(), result->sessions_.get(),
+                                  result->embeds_.get(), result->inspect_.get()},
                      .names = {v1::GenerationService::service_full_name(),
-                               v1::GenerationSessionService::service_full_name()},
+                               v1::GenerationSessionService::service_full_name(),
+                               v1::EmbedService::service_full_name()},
                      .max_receive_bytes = limits.message_bytes,
                      .max_streams_per_connection = kMaxStreams,
                      .memory_quota_bytes = 2 * limits.held_bytes,
@@ -369,6 +406,7 @@ OrchestratorServer::~OrchestratorServer() {
   // No call waits for tokenizer or sampler any longer, which the server would wait for in turn.
   if (tokenizer_watch_ != nullptr) tokenizer_watch_->Stop();
   if (constraints_ != nullptr) constraints_->Stop();
+  if (inspector_ != nullptr) inspector_->Stop();
   // Calls end before what they use: the server first, then the engine, which may still tell calls.
   server_.reset();
   engine_.reset();

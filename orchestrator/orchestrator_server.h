@@ -10,12 +10,15 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "orchestrator/api/embed_service.h"
 #include "orchestrator/api/generation_service.h"
+#include "orchestrator/api/inspect_service.h"
 #include "orchestrator/api/session_service.h"
 #include "orchestrator/constraints/constraint_preparer.h"
 #include "orchestrator/drafts/draft_mode.h"
 #include "orchestrator/drafts/draft_policy.h"
 #include "orchestrator/engine/engine.h"
+#include "orchestrator/inspect/inspector_runner.h"
 #include "orchestrator/metrics/request_metrics.h"
 #include "orchestrator/metrics/step_metrics.h"
 #include "orchestrator/pipeline/topology.h"
@@ -66,6 +69,8 @@ struct OrchestratorServerOptions {
   // How long requests wait while processes are replaced, or belong to the orchestrator that this
   // one succeeds (EngineOptions::hold_time). Zero: its successors refuse them.
   absl::Duration hold_time = absl::ZeroDuration();
+  // Path of the program that computes Inspect calls; empty: there is none, and they are refused.
+  std::string inspector;
   std::string tenants;  // file of the tenants' rules (tenants/tenant_rules.h); empty: none
   // What it was told, of which it reads what stands nowhere above.
   OptionValues values{kOrchestrator};
@@ -111,6 +116,9 @@ class OrchestratorServer final : public RunningService {
   std::unique_ptr<ConnectionGuard> guard_;
   std::unique_ptr<GenerationService> service_;
   std::unique_ptr<SessionService> sessions_;
+  std::unique_ptr<EmbedService> embeds_;
+  std::unique_ptr<InspectService> inspect_;
+  std::unique_ptr<InspectorRunner> inspector_;  // null: Inspect is refused; its calls use inspect_
   std::unique_ptr<Server> server_;
 };
 

@@ -221,6 +221,20 @@ absl::StatusOr<v1::ScoreResponse> Client::Score(const v1::ScoreRequest& request,
   return Translate(impl_->api.Score(request, call.options()));
 }
 
+absl::StatusOr<v1::InspectResponse> Client::Inspect(const v1::InspectRequest& request,
+                                                    absl::Duration timeout) {
+  InterruptibleCall call(timeout, interrupt_);
+  const WaitNotice::Call waiting(impl_->notice.get());
+  return Translate(impl_->api.Inspect(request, call.options()));
+}
+
+absl::StatusOr<v1::EmbedResponse> Client::Embed(const v1::EmbedRequest& request,
+                                                absl::Duration timeout) {
+  InterruptibleCall call(timeout, interrupt_);
+  const WaitNotice::Call waiting(impl_->notice.get());
+  return Translate(impl_->api.Embed(request, call.options()));
+}
+
 absl::StatusOr<v1::TokenizeResponse> Client::Tokenize(const v1::TokenizeRequest& request,
                                                       absl::Duration timeout) {
   InterruptibleCall call(timeout, interrupt_);

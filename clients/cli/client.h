@@ -12,7 +12,9 @@
 #include "absl/time/time.h"
 #include "clients/cli/interrupt.h"
 #include "clients/cpp/client.h"
+#include "sluice/v1/embed.pb.h"
 #include "sluice/v1/generation.pb.h"
+#include "sluice/v1/inspect.pb.h"
 
 namespace sluice {
 
@@ -50,6 +52,9 @@ class Client {
   absl::Status Generate(const v1::GenerateRequest& request, absl::Duration timeout,
                         const std::function<void(const v1::GenerateResponse&)>& on_event);
   absl::StatusOr<v1::ScoreResponse> Score(const v1::ScoreRequest& request, absl::Duration timeout);
+  absl::StatusOr<v1::InspectResponse> Inspect(const v1::InspectRequest& request,
+                                              absl::Duration timeout);
+  absl::StatusOr<v1::EmbedResponse> Embed(const v1::EmbedRequest& request, absl::Duration timeout);
   absl::StatusOr<v1::TokenizeResponse> Tokenize(const v1::TokenizeRequest& request,
                                                 absl::Duration timeout);
   absl::StatusOr<v1::DetokenizeResponse> Detokenize(const v1::DetokenizeRequest& request,

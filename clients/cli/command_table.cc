@@ -7,13 +7,15 @@
 namespace sluice {
 
 absl::Span<const Command> AllCommands() {
-  static constexpr std::array<Command, 19> kCommands = {{
+  static constexpr std::array<Command, 21> kCommands = {{
       {"run", "write from a prompt, the whole pipeline in this process", RunCommand},
       {"up", "serve on this host, one process per service and shard", UpCommand},
       {"generate", "write from a prompt at a running pipeline", GenerateCommand},
       {"chat", "talk with a model, a line at a time", ChatCommand},
       {"chat-template", "the text that a template makes of a conversation", ChatTemplateCommand},
       {"score", "the log-probability of every token of a text", ScoreCommand},
+      {"attention", "what a model looks at while it reads a text", AttentionCommand},
+      {"embed", "what a model makes of texts as numbers", EmbedCommand},
       {"batch", "answer the requests of a file, each once", BatchCommand},
       {"prefer", "which of two answers a model prefers, relative to another", PreferCommand},
       {"tokenize", "texts to token ids", TokenizeCommand},

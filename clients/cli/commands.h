@@ -15,9 +15,13 @@ int GenerateCommand(absl::Span<const std::string> arguments, Environment& enviro
 int ChatCommand(absl::Span<const std::string> arguments, Environment& environment);
 // What a model's template makes of a conversation.
 int ChatTemplateCommand(absl::Span<const std::string> arguments, Environment& environment);
+// What an embedding model, or a classifier, makes of texts.
+int EmbedCommand(absl::Span<const std::string> arguments, Environment& environment);
 // How probable a text is.
 int BatchCommand(absl::Span<const std::string> arguments, Environment& environment);
 int ScoreCommand(absl::Span<const std::string> arguments, Environment& environment);
+// What a model looks at.
+int AttentionCommand(absl::Span<const std::string> arguments, Environment& environment);
 // Which of two answers a model prefers, relative to another model.
 int PreferCommand(absl::Span<const std::string> arguments, Environment& environment);
 // Texts to token ids and back.

@@ -177,7 +177,8 @@ absl::StatusOr<std::optional<InProcessDraftModel>> DraftModelOf(const ModelFlags
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Client>> StartPipeline(const ModelFlags& model,
-                                                      Environment& environment) {
+                                                      Environment& environment,
+                                                      const std::string& adapter) {
   absl::StatusOr<std::string> folder = ModelFolder(model, environment.executable);
   if (!folder.ok()) return folder.status();
   absl::StatusOr<std::optional<InProcessDraftModel>> draft_model = DraftModelOf(model, *folder);
@@ -198,9 +199,11 @@ absl::StatusOr<std::unique_ptr<Client>> StartPipeline(const ModelFlags& model,
        .num_threads = model.num_threads(),
        .cpus = model.cpus,
        .kv_cache_bytes = model.kv_cache_size_mib() << 20,
+       .num_state_slots = model.values.Get<int>("state_slots"),
        .draft = *ParseDraftMode(values.Get<std::string>("draft")),
        .draft_policy = *ParseDraftPolicy(values.Get<std::string>("draft_policy")),
        .draft_model = *std::move(draft_model),
+       .adapter = adapter,
        .values = values});
   if (!pipeline.ok()) return pipeline.status();
   return std::make_unique<Client>(*std::move(pipeline), environment.interrupt);
@@ -241,9 +244,14 @@ bool CallsEndpoint(const EndpointFlags& endpoint, const ModelFlags& model,
 
 absl::StatusOr<std::unique_ptr<Client>> ConnectOrStart(const EndpointFlags& endpoint,
                                                        const ModelFlags& model,
-                                                       Environment& environment) {
-  return CallsEndpoint(endpoint, model, environment) ? ConnectToEndpoint(endpoint, environment)
-                                                     : StartPipeline(model, environment);
+                                                       Environment& environment,
+                                                       const std::string& adapter) {
+  if (!CallsEndpoint(endpoint, model, environment)) {
+    return StartPipeline(model, environment, adapter);
+  }
+  if (adapter.empty()) return ConnectToEndpoint(endpoint, environment);
+  return absl::InvalidArgumentError(
+      "--adapter is for a pipeline in this process: name its model with --model");
 }
 
 }  // namespace sluice

@@ -137,9 +137,11 @@ absl::StatusOr<std::optional<DraftModelPlace>> Pipeline::StartDraftModel(
   InProcessOptions stages = options;
   stages.model = options.draft_model->model;
   stages.overrides = {};
+  stages.adapter.clear();
   stages.num_ranks = stages.num_stages = 1;
   stages.weights = options.draft_model->weights;
   stages.kv_cache_bytes = options.draft_model->kv_cache_bytes;
+  stages.num_state_slots = 0;
   const absl::StatusOr<Topology> topology = draft_stages_.Start(stages);
   if (!topology.ok()) return topology.status();
   return DraftModelPlace{.model = stages.model,
@@ -189,7 +191,8 @@ absl::Status Stages::StartSampler(const InProcessOptions& options, const Arrange
        .hang_timeout = HangTimeout(options),
        .weights = options.weights,
        .device = DeviceOf(options, arrangement, arrangement.num_shards - 1,
-                          {.num_threads = arrangement.num_threads, .cpus = options.cpus})});
+                          {.num_threads = arrangement.num_threads, .cpus = options.cpus})},
+      options.adapter);
   if (!sampler.ok()) return sampler.status();
   sampler_ = *std::move(sampler);
   topology.sampler = Reach("sampler", *sampler_);
@@ -214,8 +217,10 @@ absl::Status Stages::StartShard(const InProcessOptions& options, const Arrangeme
                          {.num_threads = std::max(1, arrangement.num_threads / num_shards),
                           .cpus = CpusOfShard(options.cpus, number, num_shards)})};
   shard.placement = placement;
+  shard.adapter = options.adapter;
   shard.shard.kv_dtype = options.kv_dtype;
   shard.shard.kv_cache_bytes = options.kv_cache_bytes / options.num_stages / options.num_ranks;
+  shard.shard.num_state_slots = options.num_state_slots;
   shard.shard.device_share =
       DeviceShareOf(ProcessesOnDevice(options.device, num_shards, arrangement.num_gpus));
   absl::StatusOr<std::unique_ptr<ModelServer>> server = StartShardServer(shard, &dialer_);
@@ -234,7 +239,7 @@ absl::Status Stages::StartEmbedding(const InProcessOptions& options, const Arran
                             .hang_timeout = HangTimeout(options),
                             .weights = options.weights,
                             .device = DeviceOf(options, arrangement, 0, {.num_threads = 1})},
-                           &dialer_);
+                           &dialer_, options.adapter);
   if (!embedding.ok()) return embedding.status();
   embedding_ = *std::move(embedding);
   topology.embedding = Reach("embedding", *embedding_);

@@ -2,6 +2,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "clients/cli/adapter_flags.h"
 #include "clients/cli/commands.h"
 #include "clients/cli/connection.h"
 #include "clients/cli/json.h"
@@ -186,15 +187,19 @@ int ScoreCommand(absl::Span<const std::string> arguments, Environment& environme
   ScoreFlags score_flags;
   EndpointFlags endpoint_flags;
   ModelFlags model_flags;
+  AdapterFlags adapter_flags;
   FlagSet flags("score", "[flags]",
                 "Prints how probable a text is under the model: the log-probability of every token "
                 "given those before it (natural logarithm), their mean and the perplexity.");
   AddScoreFlags(flags, &score_flags);
+  AddAdapterFlags(flags, &adapter_flags);
   AddModelFlags(flags, &model_flags);
   AddEndpointFlags(flags, "Default: a pipeline in this process.", &endpoint_flags);
   if (const std::optional<int> exit = ParseOrExit(flags, arguments, environment)) return *exit;
   absl::Status usage = CheckFlags(score_flags);
   usage.Update(CheckOneTarget(endpoint_flags, model_flags));
+  const absl::StatusOr<std::string> adapter = AdapterFolder(adapter_flags);
+  usage.Update(adapter.status());
   if (!usage.ok()) return FailUsage(flags.command(), usage, environment);
 
   // What is to be scored is read before anything is started.
@@ -208,7 +213,7 @@ int ScoreCommand(absl::Span<const std::string> arguments, Environment& environme
   if (!one.ok()) return Fail(one.status(), environment);
   if (!many.ok()) return Fail(many.status(), environment);
   absl::StatusOr<std::unique_ptr<Client>> client =
-      ConnectOrStart(endpoint_flags, model_flags, environment);
+      ConnectOrStart(endpoint_flags, model_flags, environment, *adapter);
   if (!client.ok()) return Fail(client.status(), environment);
   return score_flags.lines.has_value() ? ScoreLines(**client, score_flags, *many, environment)
                                        : ScoreOne(**client, score_flags, *one, environment);

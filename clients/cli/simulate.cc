@@ -50,7 +50,7 @@ struct SimulateFlags {
   std::optional<int32_t> kv_blocks;
   ServiceLevels levels;
   double share = 0.99;
-  bool find_replicas = false;
+  std::optional<SearchFor> find;
   FleetRouting routing = FleetRouting::kTurns;
   std::vector<FleetLoss> losses;
   absl::Duration start_time = absl::Seconds(60);
@@ -181,12 +181,19 @@ void AddFleetFlags(FlagSet& flags, SimulateFlags* into) {
                     return levels.status();
                   });
   flags.AddParsed("find", "WHAT",
-                  "replicas: the fewest with which --slo_share of the requests keep --slo.",
+                  "replicas: the fewest with which --slo_share of the requests keep --slo; "
+                  "arrangement: the same, and the --tp and --pp of the cost table with the fewest "
+                  "shards in all; max_step_tokens: that with which the most requests do.",
                   [into](const std::string& text) {
-                    into->find_replicas = text == "replicas";
-                    if (into->find_replicas) return absl::OkStatus();
+                    for (const SearchFor search : {SearchFor::kReplicas, SearchFor::kArrangement,
+                                                   SearchFor::kMaxStepTokens}) {
+                      if (text == NameOf(search)) into->find = search;
+                      if (text == NameOf(search)) return absl::OkStatus();
+                    }
                     return absl::InvalidArgumentError(
-                        absl::StrCat("\"", text, "\" can't be searched for; accepted: replicas"));
+                        absl::StrCat("\"", text,
+                                     "\" can't be searched for; accepted: replicas, arrangement, "
+                                     "max_step_tokens"));
                   });
   flags.AddParsed("slo_share", "P", "Share of the requests, above 0, at most 1. Default 0.99.",
                   [into](const std::string& text) { return ParsePositive(text, 1, &into->share); });
@@ -205,11 +212,12 @@ absl::Status CheckSimulateFlags(const SimulateFlags& flags) {
         "what steps take is not known: give --costs FILE, such as `sluice bench --fit FILE` "
         "writes");
   }
-  if (flags.find_replicas && !flags.levels.any()) {
-    return absl::InvalidArgumentError("--find replicas needs --slo: what they are to keep");
+  if (flags.find.has_value() && !flags.levels.any()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--find ", NameOf(*flags.find), " needs --slo: what requests are to keep"));
   }
   for (const FleetLoss& loss : flags.losses) {
-    if (flags.find_replicas || loss.replica < flags.replicas.value_or(1)) continue;
+    if (flags.find.has_value() || loss.replica < flags.replicas.value_or(1)) continue;
     return absl::InvalidArgumentError(absl::StrCat("--faults: there is no replica ", loss.replica,
                                                    "; accepted: 0 to ",
                                                    flags.replicas.value_or(1) - 1));
@@ -271,11 +279,9 @@ absl::Status SetSizesOfModel(const SimulateFlags& flags, FleetOptions& fleet) {
                                                  " bytes"));
 }
 
-absl::StatusOr<FleetOptions> FleetOf(const SimulateFlags& flags, const StepCostTable& table) {
+absl::StatusOr<FleetOptions> FleetOf(const SimulateFlags& flags, const StepCosts& costs) {
   const OptionValues& values = flags.fleet.values;
-  absl::StatusOr<StepCosts> costs = table.Of(flags.fleet.num_ranks(), flags.fleet.num_stages());
-  if (!costs.ok()) return costs.status();
-  FleetOptions fleet{.num_replicas = flags.replicas.value_or(1), .costs = *std::move(costs)};
+  FleetOptions fleet{.num_replicas = flags.replicas.value_or(1), .costs = costs};
   fleet.block_size =
       SizeOf(values.IsGiven("block_size"), values.Get<int>("block_size"), fleet.costs.block_size);
   if (fleet.block_size < 1) {
@@ -311,21 +317,29 @@ absl::StatusOr<FleetOptions> FleetOf(const SimulateFlags& flags, const StepCostT
   return fleet;
 }
 
-void Search(const SimulateFlags& flags, const Trace& trace, SimulationReport& report) {
+FleetFigures Try(const SimulateFlags& flags, const Trace& trace, SimulationReport& report) {
+  FleetOptions& fleet = report.options;
+  fleet.losses.clear();
+  std::copy_if(flags.losses.begin(), flags.losses.end(), std::back_inserter(fleet.losses),
+               [&fleet](const FleetLoss& loss) { return loss.replica < fleet.num_replicas; });
+  FleetFigures figures = SimulateFleet(trace, fleet);
+  report.tried.push_back({.num_replicas = fleet.num_replicas,
+                          .tp = fleet.costs.tp,
+                          .pp = fleet.costs.pp,
+                          .max_step_tokens = fleet.scheduler.max_tokens_per_step,
+                          .kept_share = figures.kept_share(),
+                          .first_token_p95 = figures.first_token.Quantile(0.95),
+                          .mean_busy = figures.mean_busy()});
+  return figures;
+}
+
+// The fewest replicas of the arrangement that the report has.
+void FindReplicas(const SimulateFlags& flags, const Trace& trace, SimulationReport& report) {
   const int most = flags.replicas.value_or(kMostSearched);
-  report.wanted_share = flags.share;
   std::optional<FleetFigures> latest, best;
   const std::optional<int> fewest = FewestThatKeep(most, [&](int replicas) {
     report.options.num_replicas = replicas;
-    report.options.losses.clear();
-    std::copy_if(flags.losses.begin(), flags.losses.end(),
-                 std::back_inserter(report.options.losses),
-                 [replicas](const FleetLoss& loss) { return loss.replica < replicas; });
-    latest = SimulateFleet(trace, report.options);
-    report.tried.push_back({.num_replicas = replicas,
-                            .kept_share = latest->kept_share(),
-                            .first_token_p95 = latest->first_token.Quantile(0.95),
-                            .mean_busy = latest->mean_busy()});
+    latest = Try(flags, trace, report);
     const bool keeps = latest->kept_share() >= flags.share;
     if (keeps) best = latest;
     return keeps;
@@ -335,12 +349,75 @@ void Search(const SimulateFlags& flags, const Trace& trace, SimulationReport& re
   report.figures = report.found ? *std::move(best) : *std::move(latest);
 }
 
+absl::Status FindArrangement(const SimulateFlags& flags, const StepCostTable& table,
+                             const Trace& trace, SimulationReport& report) {
+  std::optional<SimulationReport> best;
+  std::vector<TriedFleet> tried;
+  const auto shards = [](const SimulationReport& of) {
+    return of.options.num_replicas * of.options.costs.tp * of.options.costs.pp;
+  };
+  for (const StepCosts& costs : table.costs) {
+    absl::StatusOr<FleetOptions> fleet = FleetOf(flags, costs);
+    if (!fleet.ok()) return fleet.status();
+    SimulationReport one = report;
+    one.options = *std::move(fleet);
+    FindReplicas(flags, trace, one);
+    tried.insert(tried.end(), one.tried.begin(), one.tried.end());
+    const bool better = !best.has_value() || (one.found && !best->found) ||
+                        (one.found == best->found && shards(one) < shards(*best));
+    if (better) best = std::move(one);
+  }
+  report = *std::move(best);
+  report.tried = std::move(tried);
+  return absl::OkStatus();
+}
+
+void FindMaxStepTokens(const SimulateFlags& flags, const Trace& trace, SimulationReport& report) {
+  constexpr int kLeast = 64, kMost = 8192;
+  std::optional<FleetFigures> best;
+  int32_t best_tokens = 0;
+  for (int tokens = kLeast; tokens <= kMost; tokens *= 2) {
+    report.options.scheduler.max_tokens_per_step = tokens;
+    FleetFigures figures = Try(flags, trace, report);
+    const bool better = !best.has_value() || figures.num_kept > best->num_kept ||
+                        (figures.num_kept == best->num_kept &&
+                         figures.first_token.Quantile(0.95) < best->first_token.Quantile(0.95));
+    if (!better) continue;
+    best = std::move(figures);
+    best_tokens = tokens;
+  }
+  report.options.scheduler.max_tokens_per_step = best_tokens;
+  report.figures = *std::move(best);
+}
+
+absl::Status Search(const SimulateFlags& flags, const StepCostTable& table, const Trace& trace,
+                    SimulationReport& report) {
+  report.search = *flags.find;
+  report.wanted_share = flags.share;
+  switch (report.search) {
+    case SearchFor::kReplicas:
+      FindReplicas(flags, trace, report);
+      return absl::OkStatus();
+    case SearchFor::kArrangement:
+      return FindArrangement(flags, table, trace, report);
+    case SearchFor::kMaxStepTokens:
+      FindMaxStepTokens(flags, trace, report);
+      return absl::OkStatus();
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<SimulationReport> Simulate(const SimulateFlags& flags) {
   const absl::StatusOr<std::string> text = ReadTextFile(flags.costs);
   if (!text.ok()) return text.status();
   absl::StatusOr<StepCostTable> table = ParseStepCosts(*text, flags.costs);
   if (!table.ok()) return table.status();
-  absl::StatusOr<FleetOptions> fleet = FleetOf(flags, *table);
+  const bool any_arrangement = flags.find == SearchFor::kArrangement;
+  const absl::StatusOr<StepCosts> costs =
+      any_arrangement ? table->costs.front()
+                      : table->Of(flags.fleet.num_ranks(), flags.fleet.num_stages());
+  if (!costs.ok()) return costs.status();
+  absl::StatusOr<FleetOptions> fleet = FleetOf(flags, *costs);
   if (!fleet.ok()) return fleet.status();
   const absl::StatusOr<Trace> trace = LoadOf(flags);
   if (!trace.ok()) return trace.status();
@@ -349,11 +426,11 @@ absl::StatusOr<SimulationReport> Simulate(const SimulateFlags& flags) {
                           .machine = table->machine,
                           .options = *std::move(fleet),
                           .num_skipped = trace->num_skipped};
-  if (flags.find_replicas) {
-    Search(flags, *trace, report);
-  } else {
+  if (!flags.find.has_value()) {
     report.figures = SimulateFleet(*trace, report.options);
+    return report;
   }
+  if (absl::Status status = Search(flags, *table, *trace, report); !status.ok()) return status;
   return report;
 }
 

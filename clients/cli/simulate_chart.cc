@@ -292,13 +292,15 @@ std::string Shares(double x, const std::string& title, const LogHistogram& times
 std::string TriedFleets(const SimulationReport& report) {
   std::vector<TriedFleet> tried = report.tried;
   std::sort(tried.begin(), tried.end(), [](const TriedFleet& a, const TriedFleet& b) {
-    return a.num_replicas < b.num_replicas;
+    return a.num_shards() != b.num_shards() ? a.num_shards() < b.num_shards()
+                                            : a.max_step_tokens < b.max_step_tokens;
   });
   Axis across{.high = static_cast<double>(tried.size())};
   for (size_t i = 0; i < tried.size(); ++i) {
-    across.ticks.push_back({static_cast<double>(i) + 0.5, absl::StrCat(tried[i].num_replicas)});
+    across.ticks.push_back({static_cast<double>(i) + 0.5, SettingOf(tried[i], report.search)});
   }
-  Panel panel(kRight, kBottom, "Requests that keep the levels, by replicas", across, ShareAxis());
+  Panel panel(kRight, kBottom, "Requests that keep the levels, by " + NameOf(report.search), across,
+              ShareAxis());
   const double width = std::min(0.6 * 410 / static_cast<double>(tried.size()), 60.0);
   for (size_t i = 0; i < tried.size(); ++i) {
     const bool keeps = tried[i].kept_share >= report.wanted_share;

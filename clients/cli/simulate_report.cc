@@ -101,10 +101,10 @@ std::string BusyText(const FleetFigures& figures) {
 }
 
 std::string TriedTable(const SimulationReport& report) {
-  std::string text =
-      absl::StrFormat("\n%10s %14s %14s %14s\n", "replicas", "keep levels", "first p95", "busy");
+  std::string text = absl::StrFormat("\n%20s %14s %14s %14s\n", NameOf(report.search),
+                                     "keep levels", "first p95", "busy");
   for (const TriedFleet& tried : report.tried) {
-    absl::StrAppendFormat(&text, "%10d %14s %14s %14s\n", tried.num_replicas,
+    absl::StrAppendFormat(&text, "%20s %14s %14s %14s\n", SettingOf(tried, report.search),
                           Percent(tried.kept_share), TimeText(tried.first_token_p95),
                           Percent(tried.mean_busy));
   }
@@ -115,6 +115,18 @@ std::string TriedTable(const SimulationReport& report) {
 std::string Verdict(const SimulationReport& report) {
   const std::string levels = absl::StrCat(Percent(report.wanted_share), " of requests within ",
                                           FormatServiceLevels(report.options.levels));
+  const StepCosts& costs = report.options.costs;
+  if (report.search == SearchFor::kMaxStepTokens) {
+    return absl::StrCat("Most requests keep the levels with --max_step_tokens ",
+                        report.options.scheduler.max_tokens_per_step, ": ",
+                        Percent(report.figures.kept_share()));
+  }
+  if (report.found && report.search == SearchFor::kArrangement) {
+    return absl::StrCat("Fewest shards that keep ", levels, ": ",
+                        report.options.num_replicas * costs.tp * costs.pp, ", as ",
+                        Plural(report.options.num_replicas, "replica"), " of --tp ", costs.tp,
+                        " --pp ", costs.pp);
+  }
   if (report.found) {
     return absl::StrCat("Fewest replicas that keep ", levels, ": ", report.options.num_replicas);
   }
@@ -130,6 +142,24 @@ Json TimesJson(const LogHistogram& times) {
 }
 
 }  // namespace
+
+std::string NameOf(SearchFor search) {
+  switch (search) {
+    case SearchFor::kReplicas:
+      return "replicas";
+    case SearchFor::kArrangement:
+      return "arrangement";
+    case SearchFor::kMaxStepTokens:
+      return "max_step_tokens";
+  }
+  return "?";
+}
+
+std::string SettingOf(const TriedFleet& tried, SearchFor search) {
+  if (search == SearchFor::kMaxStepTokens) return absl::StrCat(tried.max_step_tokens);
+  if (search == SearchFor::kReplicas) return absl::StrCat(tried.num_replicas);
+  return absl::StrCat(tried.num_replicas, " x tp ", tried.tp, " pp ", tried.pp);
+}
 
 std::string TimeText(double seconds) {
   if (seconds < 0.001) return absl::StrFormat("%.0f us", seconds * 1e6);
@@ -232,11 +262,15 @@ std::string SimulationJson(const SimulationReport& report) {
   json["steps"] = figures.num_steps;
   json["mean_step_sequences"] = figures.mean_step_sequences();
   if (report.tried.empty()) return DumpLine(json) + "\n";
+  json["find"] = NameOf(report.search);
   json["found"] = report.found;
   json["wanted_share"] = report.wanted_share;
   json["tried"] = Json::array();
   for (const TriedFleet& tried : report.tried) {
     json["tried"].push_back({{"replicas", tried.num_replicas},
+                             {"tp", tried.tp},
+                             {"pp", tried.pp},
+                             {"max_step_tokens", tried.max_step_tokens},
                              {"kept_share", tried.kept_share},
                              {"first_token_p95", tried.first_token_p95},
                              {"mean_busy", tried.mean_busy}});

@@ -10,13 +10,30 @@
 
 namespace sluice {
 
-// A number of replicas that a search has tried.
+// What a search has tried.
 struct TriedFleet {
   int num_replicas = 0;
+  int tp = 1;
+  int pp = 1;
+  int max_step_tokens = 0;
   double kept_share = 0;  // of requests
   double first_token_p95 = 0;
   double mean_busy = 0;
+
+  int num_shards() const { return num_replicas * tp * pp; }
 };
+
+// What a search varies.
+enum class SearchFor {
+  kReplicas,       // the fewest
+  kArrangement,    // tp and pp of the cost table, and replicas: the fewest shards in all
+  kMaxStepTokens,  // the most requests within the levels, then the earliest first tokens
+};
+
+// "replicas", "arrangement", "max_step_tokens".
+std::string NameOf(SearchFor search);
+// What `search` varies of it, in a few characters: "3", "3 x tp 2 pp 1", "512".
+std::string SettingOf(const TriedFleet& tried, SearchFor search);
 
 struct SimulationReport {
   std::string load;     // what was served, in words
@@ -24,8 +41,9 @@ struct SimulationReport {
   std::string machine;  // where its steps were measured; may be empty
   FleetOptions options;
   FleetFigures figures;
-  // Of a search for the fewest replicas: those that were tried, in order, and which share of requests
-  // has to keep the service levels. Empty: no search.
+  SearchFor search = SearchFor::kReplicas;
+  // Of a search: what was tried, in order, and which share of requests has to keep the service
+  // levels. Empty: no search.
   std::vector<TriedFleet> tried;
   double wanted_share = 0;
   bool found = true;        // false: not even the most that were tried keep them

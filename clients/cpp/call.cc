@@ -106,6 +106,14 @@ v1::GenerationService::Stub& Call::stub() const {
   return *endpoints_->stubs[endpoint_ % endpoints_->stubs.size()];
 }
 
+v1::InspectService::Stub& Call::inspect_stub() const {
+  return *endpoints_->inspect_stubs[endpoint_ % endpoints_->inspect_stubs.size()];
+}
+
+v1::EmbedService::Stub& Call::embed_stub() const {
+  return *endpoints_->embed_stubs[endpoint_ % endpoints_->embed_stubs.size()];
+}
+
 void Call::Progress() {
   begun_ = true;
   give_up_.reset();

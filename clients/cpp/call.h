@@ -12,7 +12,9 @@
 
 #include "absl/time/time.h"
 #include "clients/cpp/client.h"
+#include "sluice/v1/embed.grpc.pb.h"
 #include "sluice/v1/generation.grpc.pb.h"
+#include "sluice/v1/inspect.grpc.pb.h"
 
 namespace sluice::client {
 
@@ -20,6 +22,9 @@ namespace sluice::client {
 struct Endpoints {
   const ClientOptions options;
   std::vector<std::unique_ptr<v1::GenerationService::Stub>> stubs;
+  std::vector<std::unique_ptr<v1::InspectService::Stub>> inspect_stubs;  // of the same channels
+  std::vector<std::unique_ptr<v1::EmbedService::Stub>>
+      embed_stubs;                 // as many, of the same channels
   std::atomic<size_t> current{0};  // grows; modulo the number of stubs
 };
 
@@ -36,9 +41,12 @@ class Call {
   Call& operator=(const Call&) = delete;
   ~Call();
 
-  // Begins an attempt: its context, valid until the next one. stub() is where it goes.
+  // Begins an attempt: its context, valid until the next one. stub() is where it goes, or
+  // inspect_stub().
   grpc::ClientContext* Attempt();
   v1::GenerationService::Stub& stub() const;
+  v1::InspectService::Stub& inspect_stub() const;
+  v1::EmbedService::Stub& embed_stub() const;
 
   // The attempt has brought something: what comes after is a resumption.
   void Progress();

@@ -2,6 +2,7 @@
 
 #include <grpcpp/create_channel.h>
 
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_split.h"
@@ -26,6 +27,35 @@ grpc::ChannelArguments ArgumentsOfChannels() {
   return arguments;
 }
 
+// A method of either service.
+template <class Request, class Response>
+using MethodOf = grpc::Status (v1::GenerationService::Stub::*)(grpc::ClientContext*, const Request&,
+                                                               Response*);
+template <class Request, class Response>
+using EmbedMethodOf = grpc::Status (v1::EmbedService::Stub::*)(grpc::ClientContext*, const Request&,
+                                                               Response*);
+
+using InspectMethod = grpc::Status (v1::InspectService::Stub::*)(grpc::ClientContext*,
+                                                                 const v1::InspectRequest&,
+                                                                 v1::InspectResponse*);
+
+template <class Request, class Response>
+grpc::Status Invoke(Call& call, MethodOf<Request, Response> method, grpc::ClientContext* context,
+                    const Request& request, Response* response) {
+  return (call.stub().*method)(context, request, response);
+}
+
+template <class Request, class Response>
+grpc::Status Invoke(Call& call, EmbedMethodOf<Request, Response> method,
+                    grpc::ClientContext* context, const Request& request, Response* response) {
+  return (call.embed_stub().*method)(context, request, response);
+}
+
+grpc::Status Invoke(Call& call, InspectMethod method, grpc::ClientContext* context,
+                    const v1::InspectRequest& request, v1::InspectResponse* response) {
+  return (call.inspect_stub().*method)(context, request, response);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& endpoints,
@@ -45,9 +75,12 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& endpo
 }
 
 Client::Client(std::vector<std::shared_ptr<grpc::Channel>> channels, ClientOptions options)
-    : endpoints_(new Endpoints{.options = std::move(options), .stubs = {}}) {
-  for (auto& channel : channels) {
-    endpoints_->stubs.push_back(v1::GenerationService::NewStub(std::move(channel)));
+    : endpoints_(new Endpoints{
+          .options = std::move(options), .stubs = {}, .inspect_stubs = {}, .embed_stubs = {}}) {
+  for (const auto& channel : channels) {
+    endpoints_->stubs.push_back(v1::GenerationService::NewStub(channel));
+    endpoints_->inspect_stubs.push_back(v1::InspectService::NewStub(channel));
+    endpoints_->embed_stubs.push_back(v1::EmbedService::NewStub(channel));
   }
 }
 
@@ -61,7 +94,7 @@ absl::StatusOr<Response> Client::Unary(Method method, const Request& request,
   grpc::Status status;
   do {
     grpc::ClientContext* const context = call.Attempt();
-    status = (call.stub().*method)(context, request, &response);
+    status = Invoke(call, method, context, request, &response);
     if (status.ok()) return response;
   } while (call.TryAgain(status));
   return ToAbsl(call.final_status());
@@ -70,6 +103,22 @@ absl::StatusOr<Response> Client::Unary(Method method, const Request& request,
 absl::StatusOr<v1::ScoreResponse> Client::Score(const v1::ScoreRequest& request, CallOptions call) {
   return Unary<v1::ScoreRequest, v1::ScoreResponse>(&v1::GenerationService::Stub::Score, request,
                                                     call);
+}
+
+absl::StatusOr<v1::InspectResponse> Client::Inspect(const v1::InspectRequest& request,
+                                                    CallOptions call) {
+  return Unary<v1::InspectRequest, v1::InspectResponse>(&v1::InspectService::Stub::Inspect, request,
+                                                        call);
+}
+
+absl::StatusOr<v1::EmbedResponse> Client::Embed(const v1::EmbedRequest& request, CallOptions call) {
+  return Unary<v1::EmbedRequest, v1::EmbedResponse>(&v1::EmbedService::Stub::Embed, request, call);
+}
+
+absl::StatusOr<v1::RerankResponse> Client::Rerank(const v1::RerankRequest& request,
+                                                  CallOptions call) {
+  return Unary<v1::RerankRequest, v1::RerankResponse>(&v1::EmbedService::Stub::Rerank, request,
+                                                      call);
 }
 
 absl::StatusOr<v1::TokenizeResponse> Client::Tokenize(const v1::TokenizeRequest& request,

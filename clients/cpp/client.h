@@ -24,7 +24,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "sluice/v1/embed.pb.h"
 #include "sluice/v1/generation.pb.h"
+#include "sluice/v1/inspect.pb.h"
 
 namespace grpc {
 class Channel;             // grpcpp/channel.h
@@ -111,6 +113,13 @@ class Client {
   Generation Generate(v1::GenerateRequest request, CallOptions call = {});
 
   absl::StatusOr<v1::ScoreResponse> Score(const v1::ScoreRequest& request, CallOptions call = {});
+  absl::StatusOr<v1::InspectResponse> Inspect(const v1::InspectRequest& request,
+                                              CallOptions call = {});
+  // The embeddings of texts, or a classifier's scores (protos/sluice/v1/embed.proto).
+  absl::StatusOr<v1::EmbedResponse> Embed(const v1::EmbedRequest& request, CallOptions call = {});
+  // How well documents answer a query.
+  absl::StatusOr<v1::RerankResponse> Rerank(const v1::RerankRequest& request,
+                                            CallOptions call = {});
   absl::StatusOr<v1::TokenizeResponse> Tokenize(const v1::TokenizeRequest& request,
                                                 CallOptions call = {});
   absl::StatusOr<v1::DetokenizeResponse> Detokenize(const v1::DetokenizeRequest& request,

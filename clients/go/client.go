@@ -34,10 +34,21 @@ type Client struct {
 	token       string
 	tls         *tls.Config
 	connections []*grpc.ClientConn
-	stubs       []pb.GenerationServiceClient
+	stubs       []service
 
 	mu sync.Mutex
 	at int // the endpoint that calls go to
+}
+
+// service has the calls of both services of the API.
+type service interface {
+	pb.GenerationServiceClient
+	pb.EmbedServiceClient
+}
+
+type stub struct {
+	pb.GenerationServiceClient
+	pb.EmbedServiceClient
 }
 
 // Option changes how a client is made.
@@ -70,7 +81,7 @@ func Dial(endpoints string, options ...Option) (*Client, error) {
 			return nil, err
 		}
 		c.connections = append(c.connections, connection)
-		c.stubs = append(c.stubs, pb.NewGenerationServiceClient(connection))
+		c.stubs = append(c.stubs, stub{pb.NewGenerationServiceClient(connection), pb.NewEmbedServiceClient(connection)})
 	}
 	return c, nil
 }
@@ -99,7 +110,7 @@ func (c *Client) Close() error {
 	return first
 }
 
-func (c *Client) current() (int, pb.GenerationServiceClient) {
+func (c *Client) current() (int, service) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.at, c.stubs[c.at]
@@ -122,7 +133,7 @@ func (c *Client) outgoing(ctx context.Context) context.Context {
 }
 
 // unary makes a call until it is answered.
-func (c *Client) unary(ctx context.Context, call func(context.Context, pb.GenerationServiceClient) error) error {
+func (c *Client) unary(ctx context.Context, call func(context.Context, service) error) error {
 	attempts := newAttempts(c.retry)
 	for {
 		index, stub := c.current()
@@ -139,8 +150,26 @@ func (c *Client) unary(ctx context.Context, call func(context.Context, pb.Genera
 
 // Score returns the log-probability of every token of a text.
 func (c *Client) Score(ctx context.Context, request *pb.ScoreRequest) (response *pb.ScoreResponse, err error) {
-	err = c.unary(ctx, func(ctx context.Context, stub pb.GenerationServiceClient) (err error) {
+	err = c.unary(ctx, func(ctx context.Context, stub service) (err error) {
 		response, err = stub.Score(ctx, request)
+		return err
+	})
+	return response, err
+}
+
+// Embed returns the embedding of each text, or a classifier's scores.
+func (c *Client) Embed(ctx context.Context, request *pb.EmbedRequest) (response *pb.EmbedResponse, err error) {
+	err = c.unary(ctx, func(ctx context.Context, stub service) (err error) {
+		response, err = stub.Embed(ctx, request)
+		return err
+	})
+	return response, err
+}
+
+// Rerank returns how well each document answers a query.
+func (c *Client) Rerank(ctx context.Context, request *pb.RerankRequest) (response *pb.RerankResponse, err error) {
+	err = c.unary(ctx, func(ctx context.Context, stub service) (err error) {
+		response, err = stub.Rerank(ctx, request)
 		return err
 	})
 	return response, err
@@ -149,7 +178,7 @@ func (c *Client) Score(ctx context.Context, request *pb.ScoreRequest) (response 
 // Tokenize returns the ids of a text's tokens, with what the tokenizer puts around a text.
 func (c *Client) Tokenize(ctx context.Context, text string) ([]int32, error) {
 	var response *pb.TokenizeResponse
-	err := c.unary(ctx, func(ctx context.Context, stub pb.GenerationServiceClient) (err error) {
+	err := c.unary(ctx, func(ctx context.Context, stub service) (err error) {
 		response, err = stub.Tokenize(ctx, &pb.TokenizeRequest{Text: []byte(text)})
 		return err
 	})
@@ -159,7 +188,7 @@ func (c *Client) Tokenize(ctx context.Context, text string) ([]int32, error) {
 // Detokenize returns the text of tokens.
 func (c *Client) Detokenize(ctx context.Context, ids []int32) (string, error) {
 	var response *pb.DetokenizeResponse
-	err := c.unary(ctx, func(ctx context.Context, stub pb.GenerationServiceClient) (err error) {
+	err := c.unary(ctx, func(ctx context.Context, stub service) (err error) {
 		response, err = stub.Detokenize(ctx, &pb.DetokenizeRequest{TokenIds: ids})
 		return err
 	})
@@ -168,7 +197,7 @@ func (c *Client) Detokenize(ctx context.Context, ids []int32) (string, error) {
 
 // Model says what is served: name, size, context.
 func (c *Client) Model(ctx context.Context) (response *pb.GetModelResponse, err error) {
-	err = c.unary(ctx, func(ctx context.Context, stub pb.GenerationServiceClient) (err error) {
+	err = c.unary(ctx, func(ctx context.Context, stub service) (err error) {
 		response, err = stub.GetModel(ctx, &pb.GetModelRequest{})
 		return err
 	})
@@ -177,7 +206,7 @@ func (c *Client) Model(ctx context.Context) (response *pb.GetModelResponse, err 
 
 // Status says what the server is doing, and what it lacks where it does not serve.
 func (c *Client) Status(ctx context.Context) (response *pb.GetStatusResponse, err error) {
-	err = c.unary(ctx, func(ctx context.Context, stub pb.GenerationServiceClient) (err error) {
+	err = c.unary(ctx, func(ctx context.Context, stub service) (err error) {
 		response, err = stub.GetStatus(ctx, &pb.GetStatusRequest{})
 		return err
 	})

@@ -4,8 +4,8 @@
 set -eu
 cd "$(dirname "$0")"
 protos=${SLUICE_PROTOS:-../../protos}
-# The public API and what it imports.
-files=$(protoc -I "$protos" --descriptor_set_out=/dev/null --dependency_out=/dev/stdout sluice/v1/generation.proto |
+# The public API: what imports the rest of it, and that.
+files=$(protoc -I "$protos" --descriptor_set_out=/dev/null --dependency_out=/dev/stdout sluice/v1/embed.proto |
   grep -o 'sluice/v1/[a-z_]*\.proto' | sort -u)
 options=
 for file in $files; do options="$options,M$file=sluice/v1"; done

@@ -20,8 +20,8 @@ mkdir -p "$target/generated" "$target/classes" "$target/native"
 for library in /usr/lib/*/jni/libnetty-tcnative.so; do
   if [ -f "$library" ]; then cp "$library" "$target/native/libnetty_tcnative.so"; fi
 done
-# The public API and what it imports.
-files=$(protoc -I "$protos" --descriptor_set_out=/dev/null --dependency_out=/dev/stdout sluice/v1/generation.proto |
+# The public API: what imports the rest of it, and that.
+files=$(protoc -I "$protos" --descriptor_set_out=/dev/null --dependency_out=/dev/stdout sluice/v1/embed.proto |
   grep -o 'sluice/v1/[a-z_]*\.proto' | sort -u)
 protoc -I "$protos" "--java_out=$target/generated" "--grpc-java_out=$target/generated" \
   --plugin=protoc-gen-grpc-java=/usr/bin/grpc_java_plugin \

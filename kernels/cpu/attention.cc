@@ -6,6 +6,7 @@
 #include "kernels/check.h"
 #include "kernels/cpu/attention_bundle.h"
 #include "kernels/cpu/attention_task.h"
+#include "kernels/cpu/open_attention.h"
 
 // clang-format off
 #undef HWY_TARGET_INCLUDE
@@ -82,11 +83,12 @@ template <class T>
 class AttentionWorker {
  public:
   AttentionWorker(MatrixView q, const CpuKvPool& pool, int layer, const AttentionOptions& options,
-                  MatrixView out)
+                  int64_t ahead, MatrixView out)
       : q_(q),
         pool_(pool),
         layer_(layer),
         options_(options),
+        ahead_(ahead),
         out_(out),
         sizes_(pool.spec()),
         head_dim_(pool.spec().head_dim),
@@ -138,6 +140,10 @@ class AttentionWorker {
   int64_t FirstSeen(int64_t position) const {
     return FirstSeenPosition(position, options_.window, options_.chunk);
   }
+  int64_t LastSeen(const AttentionTask& task, int64_t position) const {
+    return LastSeenPosition(position, ahead_,
+                            task.segment->first_position + task.segment->num_rows - 1);
+  }
   BundleState State(float* states, int64_t bundle) const {
     float* const sums = states + bundle * sizes_.BundleState();
     float* const maximum = sums + kBundle * sizes_.values;
@@ -150,7 +156,8 @@ class AttentionWorker {
     return std::max(FirstSeen(Position(part.task, 0)), part.begin()) / block_size_;
   }
   int64_t LastBlock(const SplitOfTask& part) const {
-    return std::min(Position(part.task, part.task.count - 1), part.end() - 1) / block_size_;
+    const int64_t last = LastSeen(part.task, Position(part.task, part.task.count - 1));
+    return std::min(last, part.end() - 1) / block_size_;
   }
   // The first block of the first run that is needed. Runs are counted from the split's first block,
   // so that they are the same for every query.
@@ -182,7 +189,7 @@ class AttentionWorker {
     for (int64_t i = 0; i < bundle.size; ++i) {
       const int64_t position = bundle.query_position[i];
       const Seen in_split{std::max(FirstSeen(position), part.begin()),
-                          std::min(position + 1, part.end())};
+                          std::min(LastSeen(part.task, position) + 1, part.end())};
       const Seen in_run = in_split.Within(start, length);
       seen.query[i] = in_run;
       seen.all = {std::max(seen.all.begin, in_run.begin), std::min(seen.all.end, in_run.end)};
@@ -277,7 +284,7 @@ class AttentionWorker {
     PlanMerge(from, to, &merge);
     for (int64_t i = 0; i < size; ++i) {
       const int64_t position = Position(part.task, first + i);
-      const SplitRange seen = SplitsFrom(FirstSeen(position), position);
+      const SplitRange seen = SplitsFrom(FirstSeen(position), LastSeen(part.task, position));
       if (part.split < seen.begin || part.split >= seen.end) continue;
       if (part.split > seen.begin) {
         MergeQuery(from, merge, i, sizes_.values, to);
@@ -318,6 +325,7 @@ class AttentionWorker {
   const CpuKvPool& pool_;
   const int layer_;
   const AttentionOptions options_;
+  const int64_t ahead_;  // OpenAttentionOps'
   const MatrixView out_;
   const AttentionSizes sizes_;
   const int64_t head_dim_;
@@ -348,13 +356,13 @@ void RunPlan(CpuContext& context, const AttentionWorker<T>& attention, const KvP
 }
 
 void Attend(CpuContext& context, MatrixView q, const CpuKvPool& pool, int layer,
-            const AttentionOptions& options, MatrixView out) {
+            const AttentionOptions& options, int64_t ahead, MatrixView out) {
   if (pool.spec().dtype == DType::kF32) {
-    RunPlan(context, AttentionWorker<float>(q, pool, layer, options, out), pool.spec());
+    RunPlan(context, AttentionWorker<float>(q, pool, layer, options, ahead, out), pool.spec());
   } else if (pool.spec().dtype == DType::kBF16) {
-    RunPlan(context, AttentionWorker<uint16_t>(q, pool, layer, options, out), pool.spec());
+    RunPlan(context, AttentionWorker<uint16_t>(q, pool, layer, options, ahead, out), pool.spec());
   } else {
-    RunPlan(context, AttentionWorker<uint8_t>(q, pool, layer, options, out), pool.spec());
+    RunPlan(context, AttentionWorker<uint8_t>(q, pool, layer, options, ahead, out), pool.spec());
   }
 }
 
@@ -384,23 +392,28 @@ void ReserveAttention(CpuContext& context, const CpuKvPool& pool, int64_t max_ro
 
 void PagedAttention(CpuContext& context, MatrixView q, const CpuKvPool& pool, int layer,
                     const AttentionOptions& options, MatrixView out) {
+  OpenAttention(context, q, pool, layer, options, /*ahead=*/0, out);
+}
+
+void OpenAttention(CpuContext& context, MatrixView q, const CpuKvPool& pool, int layer,
+                   const AttentionOptions& options, int64_t ahead, MatrixView out) {
   const KvPoolSpec& spec = pool.spec();
   const int64_t kv_width = int64_t{1} * spec.num_kv_heads * spec.head_dim;
   SLUICE_CHECK(0 <= layer && layer < spec.num_layers && options.window >= 0);
-  SLUICE_CHECK(options.softcap >= 0);
+  SLUICE_CHECK(options.softcap >= 0 && ahead >= 0);
   SLUICE_CHECK(q.cols % kv_width == 0 && q.rows == out.rows);
   SLUICE_CHECK(out.cols == q.cols / spec.head_dim * spec.value_dim());
   for (const AttentionSegment& segment : context.step.segments()) {
     SLUICE_CHECK(segment.first_row + segment.num_rows <= q.rows);
   }
-  PlanAttention(context.step.segments(),
-                {.num_kv_heads = spec.num_kv_heads,
-                 .group = q.cols / kv_width,
-                 .window = options.window,
-                 .num_threads = context.pool.num_threads(),
-                 .chunk = options.chunk},
-                &context.attention.plan);
-  HWY_DYNAMIC_DISPATCH(Attend)(context, q, pool, layer, options, out);
+  PlanOpenAttention(context.step.segments(),
+                    {.num_kv_heads = spec.num_kv_heads,
+                     .group = q.cols / kv_width,
+                     .window = options.window,
+                     .num_threads = context.pool.num_threads(),
+                     .chunk = options.chunk},
+                    ahead, &context.attention.plan);
+  HWY_DYNAMIC_DISPATCH(Attend)(context, q, pool, layer, options, ahead, out);
 }
 
 }  // namespace sluice

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/functional/function_ref.h"
+#include "kernels/cpu/open_attention.h"
 
 namespace sluice {
 namespace {
@@ -19,7 +20,7 @@ int64_t QueriesOfTask(int64_t queries) {
 
 // Every task with all its splits.
 void ForEachWholeTask(absl::Span<const AttentionSegment> segments, const AttentionShape& shape,
-                      absl::FunctionRef<void(const AttentionTask&)> use) {
+                      int64_t ahead, absl::FunctionRef<void(const AttentionTask&)> use) {
   for (const AttentionSegment& segment : segments) {
     const int64_t queries = segment.num_rows * shape.group;
     const int64_t step = QueriesOfTask(queries);
@@ -34,7 +35,8 @@ void ForEachWholeTask(absl::Span<const AttentionSegment> segments, const Attenti
              .count = count,
              .splits = SplitsFrom(
                  FirstSeenPosition(segment.first_position + first_row, shape.window, shape.chunk),
-                 segment.first_position + last_row)});
+                 LastSeenPosition(segment.first_position + last_row, ahead,
+                                  segment.first_position + segment.num_rows - 1))});
       }
     }
   }
@@ -55,14 +57,19 @@ void AddCut(AttentionTask whole, AttentionPlan* plan) {
 
 void PlanAttention(absl::Span<const AttentionSegment> segments, const AttentionShape& shape,
                    AttentionPlan* plan) {
+  PlanOpenAttention(segments, shape, /*ahead=*/0, plan);
+}
+
+void PlanOpenAttention(absl::Span<const AttentionSegment> segments, const AttentionShape& shape,
+                       int64_t ahead, AttentionPlan* plan) {
   plan->tasks.clear();
   plan->merges.clear();
   plan->num_states = 0;
   int64_t total = 0;  // splits of all tasks
-  ForEachWholeTask(segments, shape,
+  ForEachWholeTask(segments, shape, ahead,
                    [&](const AttentionTask& task) { total += task.splits.size(); });
   const int64_t parts = kTasksPerThread * shape.num_threads;
-  ForEachWholeTask(segments, shape, [&](const AttentionTask& task) {
+  ForEachWholeTask(segments, shape, ahead, [&](const AttentionTask& task) {
     const bool is_long = task.splits.size() > 1 && task.splits.size() * parts > total;
     if (is_long && shape.num_threads > 1) {
       AddCut(task, plan);

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/check.h"
+#include "kernels/cpu/adapter.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/context.h"
 #include "kernels/cpu/cpu_experts.h"
@@ -19,6 +20,7 @@
 #include "kernels/cpu/memory.h"
 #include "kernels/cpu/norm.h"
 #include "kernels/cpu/numa.h"
+#include "kernels/cpu/open_attention.h"
 #include "kernels/cpu/packed_matrix.h"
 #include "kernels/cpu/recurrent.h"
 #include "kernels/cpu/sample.h"
@@ -43,7 +45,11 @@ NumaLayout LayoutOf(int num_threads, const std::vector<int>& cpus) {
   return NumaLayout::OfPinnedWorkers(num_threads, nodes);
 }
 
-class CpuBackend final : public Backend, public RecurrentOps, private LatentOps {
+class CpuBackend final : public Backend,
+                         public RecurrentOps,
+                         public OpenAttentionOps,
+                         public AdapterOps,
+                         private LatentOps {
  public:
   explicit CpuBackend(const CpuBackendOptions& options)
       : context_(options.num_threads,
@@ -142,6 +148,12 @@ class CpuBackend final : public Backend, public RecurrentOps, private LatentOps 
     sluice::PagedAttention(context_, q, static_cast<const CpuKvPool&>(pool), layer, options, out);
   }
 
+  void OpenAttention(MatrixView q, const KvPool& pool, int layer, const AttentionOptions& options,
+                     int64_t ahead, MatrixView out) override {
+    sluice::OpenAttention(context_, q, static_cast<const CpuKvPool&>(pool), layer, options, ahead,
+                          out);
+  }
+
   void Scale(float factor, MatrixView x) override { sluice::Scale(context_, factor, x); }
 
   void ScaleRows(const float* factors, MatrixView x) override {
@@ -218,6 +230,48 @@ class CpuBackend final : public Backend, public RecurrentOps, private LatentOps 
     sluice::GroupRmsNorm(context_, x, weight, eps, num_groups, out);
   }
 
+  void SumAdapterInputs(MatrixView x, absl::Span<const int32_t> slots, FactorsBySlot factors,
+                        MatrixView sums) override {
+    adapters_.SumAdapterInputs(x, slots, factors, sums);
+  }
+
+  void AddAdapterOutputs(MatrixView sums, absl::Span<const int32_t> slots, FactorsBySlot factors,
+                         const float* scores, MatrixView out) override {
+    adapters_.AddAdapterOutputs(sums, slots, factors, scores, out);
+  }
+
+  void WriteAddends(MatrixView sums, absl::Span<const int32_t> slots, FactorsBySlot factors,
+                    MatrixView values, uint8_t* rows) override {
+    adapters_.WriteAddends(sums, slots, factors, values, rows);
+  }
+
+  void GemmWithAddends(MatrixView x, const PackedMatrix& weights, MatrixView out,
+                       const GemmEpilogue& epilogue, const SumAddends& addends) override {
+    sluice::Gemm(context_, x, static_cast<const CpuPackedMatrix&>(weights), out, epilogue, addends);
+  }
+
+  void GroupedGemmWithAddends(MatrixView x, const ExpertMatrices& weights, const Routing& routing,
+                              const GroupedOptions& options, const SumAddends& addends,
+                              MatrixView out) override {
+    experts_.GroupedGemm(x, weights, routing, options, addends, out);
+  }
+
+  void SumExpertInputs(MatrixView x, const Routing& routing, absl::Span<const int32_t> slots,
+                       FactorsBySlot factors, const ExpertInputOptions& options,
+                       MatrixView sums) override {
+    adapters_.SumExpertInputs(x, routing, slots, factors, options, sums);
+  }
+
+  void WriteExpertAddends(MatrixView sums, const Routing& routing, absl::Span<const int32_t> slots,
+                          FactorsBySlot factors, MatrixView values, uint8_t* rows) override {
+    adapters_.WriteExpertAddends(sums, routing, slots, factors, values, rows);
+  }
+
+  void AddExpertOutputs(MatrixView sums, const Routing& routing, absl::Span<const int32_t> slots,
+                        FactorsBySlot factors, bool weighted, MatrixView out) override {
+    adapters_.AddExpertOutputs(sums, routing, slots, factors, weighted, out);
+  }
+
  private:
   void GemmOfHeads(const HeadColumns& x, absl::Span<const PackedMatrix* const> weights,
                    const HeadColumns& out) override {
@@ -237,6 +291,7 @@ class CpuBackend final : public Backend, public RecurrentOps, private LatentOps 
 
   CpuContext context_;
   CpuExperts experts_{context_};
+  CpuAdapters adapters_{context_};
   OwnStateSegments states_;  // of the step
   const std::string name_ =
       absl::StrCat("cpu/", std::string(Name(context_.instructions)),

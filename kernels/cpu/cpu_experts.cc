@@ -133,7 +133,8 @@ MatrixView CpuExperts::WeightedInputs(MatrixView x, const Routing& routing) {
 }
 
 void CpuExperts::GroupedGemm(MatrixView x, const ExpertMatrices& weights, const Routing& routing,
-                             const GroupedOptions& options, MatrixView out) {
+                             const GroupedOptions& options, const SumAddends& addends,
+                             MatrixView out) {
   const CpuPackedMatrix& first = MatrixOf(weights, 0);
   SLUICE_CHECK(x.cols == first.num_inputs() && out.cols == first.num_columns());
   SLUICE_CHECK(out.rows == x.rows * routing.num_chosen && x.dtype == DType::kF32);
@@ -167,10 +168,12 @@ void CpuExperts::GroupedGemm(MatrixView x, const ExpertMatrices& weights, const 
       for (int64_t row = 0; row < group.count; row += block) {
         const int64_t rows = std::min(block, group.count - row);
         const GemmTask task(activations, row, rows, *group.weights, scratch);
-        task.MultiplyPanel(of.panel, [&, &matrix = *group.weights](const float* sums, int64_t done,
-                                                                   int64_t ready) {
-          FinishPanel(sums, matrix, of.panel, epilogue, to.Rows(row + done, ready));
-        });
+        task.MultiplyPanel(of.panel,
+                           [&, &matrix = *group.weights, first_row = routing.first[expert] + row](
+                               const float* sums, int64_t done, int64_t ready) {
+                             FinishPanel(sums, matrix, of.panel, epilogue,
+                                         to.Rows(row + done, ready), addends, first_row + done);
+                           });
       }
     }
   });

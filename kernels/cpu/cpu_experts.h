@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/adapter_ops.h"
 #include "kernels/cpu/context.h"
 #include "kernels/cpu/gemm_activations.h"
 #include "kernels/cpu/route.h"
@@ -24,7 +25,11 @@ class CpuExperts final : public ExpertOps {
     sluice::Route(context_, outputs, params, routing);
   }
   void GroupedGemm(MatrixView x, const ExpertMatrices& weights, const Routing& routing,
-                   const GroupedOptions& options, MatrixView out) override;
+                   const GroupedOptions& options, MatrixView out) override {
+    GroupedGemm(x, weights, routing, options, SumAddends(), out);
+  }
+  void GroupedGemm(MatrixView x, const ExpertMatrices& weights, const Routing& routing,
+                   const GroupedOptions& options, const SumAddends& addends, MatrixView out);
   void CombineExperts(MatrixView x, const ExpertMatrices& weights, const Routing& routing,
                       const CombineOptions& options, MatrixView out) override;
   void ReserveForExperts(const ExpertMatrices& gate_up, const ExpertMatrices& down,

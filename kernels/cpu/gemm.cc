@@ -68,7 +68,7 @@ void ReserveGemm(CpuContext& context, const CpuPackedMatrix& weights, int64_t ma
 }
 
 void Gemm(CpuContext& context, MatrixView x, const CpuPackedMatrix& weights, MatrixView out,
-          const GemmEpilogue& epilogue) {
+          const GemmEpilogue& epilogue, const SumAddends& addends) {
   SLUICE_CHECK(x.cols == weights.num_inputs() && out.cols == weights.num_columns());
   SLUICE_CHECK(!weights.gated() || epilogue.activation.has_value());
   SLUICE_CHECK(x.rows == out.rows && x.dtype == DType::kF32);
@@ -89,7 +89,8 @@ void Gemm(CpuContext& context, MatrixView x, const CpuPackedMatrix& weights, Mat
       const int64_t rows = std::min(block_rows, x.rows - first_row);
       const GemmTask task(activations, first_row, rows, weights, scratch);
       task.MultiplyPanel(of.panel, [&](const float* sums, int64_t row, int64_t ready) {
-        FinishPanel(sums, weights, of.panel, epilogue, out.Rows(first_row + row, ready));
+        FinishPanel(sums, weights, of.panel, epilogue, out.Rows(first_row + row, ready), addends,
+                    first_row + row);
       });
     }
   });

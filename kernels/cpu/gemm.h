@@ -6,6 +6,7 @@
 // neighbours. A vector holds neighbouring outputs, so neither T nor the threads enter into it.
 #pragma once
 
+#include "kernels/adapter_ops.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/context.h"
 #include "kernels/cpu/packed_matrix.h"
@@ -15,7 +16,7 @@ namespace sluice {
 
 // Ops::Gemm.
 void Gemm(CpuContext& context, MatrixView x, const CpuPackedMatrix& weights, MatrixView out,
-          const GemmEpilogue& epilogue);
+          const GemmEpilogue& epilogue, const SumAddends& addends = {});
 
 // LatentOps::GemmOfHeads.
 void GemmOfHeads(CpuContext& context, const HeadColumns& x,

@@ -1,15 +1,18 @@
 // What a product makes of the sums of one panel.
 #pragma once
 
+#include "kernels/adapter_ops.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/packed_matrix.h"
 
 namespace sluice {
 
 // Writes the columns of panel `panel` of `weights`, for as many rows as `out` has, from
-// sums [rows, kPanelWidth].
+// sums [rows, kPanelWidth]. `addends` are added to these first; its row `first_row` is of the first
+// row of `out`.
 void FinishPanel(const float* sums, const CpuPackedMatrix& weights, int64_t panel,
-                 const GemmEpilogue& epilogue, MatrixView out);
+                 const GemmEpilogue& epilogue, MatrixView out, SumAddends addends = {},
+                 int64_t first_row = 0);
 
 // Sums of some rows with a panel of an expert's weights.
 struct WeightedSums {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/attention_splits.h"
+#include "kernels/open_attention_ops.h"
 #include "kernels/reference/element.h"
 
 namespace sluice {
@@ -95,17 +96,31 @@ void ReferenceStoreLatent(MatrixView vectors, absl::Span<const AttentionSegment>
   }
 }
 
+std::vector<double> ReferenceAttentionWeights(MatrixView q, const ReferenceKvPool& pool, int layer,
+                                              const AttentionSegment& segment, int64_t row,
+                                              int head, const AttentionOptions& options) {
+  const int head_dim = pool.spec().head_dim;
+  const auto group = static_cast<int>(q.cols / head_dim / pool.spec().num_kv_heads);
+  const int64_t count = segment.first_position + row + 1;
+  return Weights(
+      q.Row(segment.first_row + row) + int64_t{head} * head_dim, pool, layer, head / group, segment,
+      FirstSeenPosition(count - 1, options.window, options.chunk), count, options,
+      options.sinks == nullptr ? std::nullopt : std::optional<double>(options.sinks[head]));
+}
+
 void ReferenceAttention(MatrixView q, const ReferenceKvPool& pool, int layer,
                         absl::Span<const AttentionSegment> segments,
-                        const AttentionOptions& options, MatrixView out) {
+                        const AttentionOptions& options, int64_t ahead, MatrixView out) {
   const int head_dim = pool.spec().head_dim, value_dim = pool.spec().value_dim();
   const int num_heads = static_cast<int>(q.cols / head_dim);
   const int group = num_heads / pool.spec().num_kv_heads;
   for (const AttentionSegment& segment : segments) {
     for (int64_t i = 0; i < segment.num_rows; ++i) {
       const int64_t row = segment.first_row + i;
-      const int64_t count = segment.first_position + i + 1;
-      const int64_t first = FirstSeenPosition(count - 1, options.window, options.chunk);
+      const int64_t position = segment.first_position + i;
+      const int64_t first = FirstSeenPosition(position, options.window, options.chunk);
+      const int64_t count =
+          1 + LastSeenPosition(position, ahead, segment.first_position + segment.num_rows - 1);
       for (int head = 0; head < num_heads; ++head) {
         const std::vector<double> weights = Weights(
             q.Row(row) + int64_t{head} * head_dim, pool, layer, head / group, segment, first, count,
@@ -113,9 +128,8 @@ void ReferenceAttention(MatrixView q, const ReferenceKvPool& pool, int layer,
             options.sinks == nullptr ? std::nullopt : std::optional<double>(options.sinks[head]));
         for (int d = 0; d < value_dim; ++d) {
           double sum = 0;
-          for (int64_t position = first; position < count; ++position) {
-            sum += weights[position] *
-                   pool.At(pool.ValueIndex(segment, position, layer, head / group))[d];
+          for (int64_t seen = first; seen < count; ++seen) {
+            sum += weights[seen] * pool.At(pool.ValueIndex(segment, seen, layer, head / group))[d];
           }
           StoreElement(out, row, head * value_dim + d, static_cast<float>(sum));
         }

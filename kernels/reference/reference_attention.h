@@ -1,6 +1,9 @@
 // Attention of the reference backend: every weight in double, no blocks, no running maximum.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "kernels/backend.h"
 #include "kernels/reference/reference_kv_pool.h"
 
@@ -15,9 +18,16 @@ void ReferenceStoreKv(MatrixView keys, MatrixView values,
 void ReferenceStoreLatent(MatrixView vectors, absl::Span<const AttentionSegment> segments,
                           int layer, ReferenceKvPool& pool);
 
-// Ops::PagedAttention.
+// What row `row` of the segment weighs the positions with that `head` reads: one weight for each
+// position from 0 to the row's own, 0 where the options hide it. They add up to 1, less what a sink
+// takes. q as Ops::PagedAttention has it.
+std::vector<double> ReferenceAttentionWeights(MatrixView q, const ReferenceKvPool& pool, int layer,
+                                              const AttentionSegment& segment, int64_t row,
+                                              int head, const AttentionOptions& options);
+
+// OpenAttentionOps::OpenAttention and, with `ahead` 0, Ops::PagedAttention.
 void ReferenceAttention(MatrixView q, const ReferenceKvPool& pool, int layer,
                         absl::Span<const AttentionSegment> segments,
-                        const AttentionOptions& options, MatrixView out);
+                        const AttentionOptions& options, int64_t ahead, MatrixView out);
 
 }  // namespace sluice

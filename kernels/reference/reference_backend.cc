@@ -13,8 +13,10 @@
 #include "kernels/host_rank_group.h"
 #include "kernels/host_step.h"
 #include "kernels/latent_ops.h"
+#include "kernels/open_attention_ops.h"
 #include "kernels/reference/element.h"
 #include "kernels/reference/primitives.h"
+#include "kernels/reference/reference_adapters.h"
 #include "kernels/reference/reference_attention.h"
 #include "kernels/reference/reference_experts.h"
 #include "kernels/reference/reference_kv_pool.h"
@@ -77,6 +79,11 @@ double Sum(const std::vector<float>& x, const RowMajorMatrix& matrix, int64_t n,
   return bias == nullptr ? sum : sum + bias[n];
 }
 
+double AddendOf(const SumAddends& addends, int64_t row, int64_t output) {
+  if (addends.empty() || addends.rows[row] == 0) return 0;
+  return addends.values.Row(row)[output];
+}
+
 float TreeSum(absl::Span<const MatrixView> partials, int64_t row, int64_t column) {
   if (partials.size() == 1) return partials[0].Row(row)[column];
   const size_t half = partials.size() / 2;
@@ -123,7 +130,11 @@ double LogSum(const float* row, int64_t size) {
   return maximum + std::log(sum);
 }
 
-class ReferenceBackend final : public Backend, private LatentOps, public ReferenceRecurrent {
+class ReferenceBackend final : public Backend,
+                               private LatentOps,
+                               public OpenAttentionOps,
+                               public ReferenceRecurrent,
+                               public ReferenceAdapters {
  public:
   explicit ReferenceBackend(DType operand_dtype) : operand_dtype_(operand_dtype) {}
 
@@ -201,14 +212,22 @@ class ReferenceBackend final : public Backend, private LatentOps, public Referen
 
   void Gemm(MatrixView x, const PackedMatrix& weights, MatrixView out,
             const GemmEpilogue& epilogue) override {
+    GemmWithAddends(x, weights, out, epilogue, SumAddends());
+  }
+
+  void GemmWithAddends(MatrixView x, const PackedMatrix& weights, MatrixView out,
+                       const GemmEpilogue& epilogue, const SumAddends& addends) override {
     const auto& matrix = static_cast<const RowMajorMatrix&>(weights);
     SLUICE_CHECK(x.cols == matrix.num_inputs() && out.cols == matrix.num_columns());
     SLUICE_CHECK(!matrix.gated() || epilogue.activation.has_value());
     for (int64_t t = 0; t < x.rows; ++t) {
       const std::vector<float> row = matrix.Operand(x, t);
       for (int64_t n = 0; n < out.cols; ++n) {
-        double result = Sum(row, matrix, n, epilogue.bias);
-        const double up = matrix.gated() ? Sum(row, matrix, out.cols + n, epilogue.bias) : 1;
+        const auto sum = [&](int64_t output) {
+          return Sum(row, matrix, output, epilogue.bias) + AddendOf(addends, t, output);
+        };
+        double result = sum(n);
+        const double up = matrix.gated() ? sum(out.cols + n) : 1;
         if (epilogue.activation == Activation::kClampedSwiGlu) {
           result = ClampedSwiGlu(epilogue.clamp, result, up);
         } else {
@@ -217,6 +236,24 @@ class ReferenceBackend final : public Backend, private LatentOps, public Referen
         }
         const auto rounded = static_cast<float>(result);
         StoreElement(out, t, n, epilogue.add_to_out ? LoadElement(out, t, n) + rounded : rounded);
+      }
+    }
+  }
+
+  void GroupedGemmWithAddends(MatrixView x, const ExpertMatrices& weights, const Routing& routing,
+                              const GroupedOptions& options, const SumAddends& addends,
+                              MatrixView out) override {
+    for (int expert = 0; expert < routing.num_experts; ++expert) {
+      const PackedMatrix& matrix = weights.Of(expert);
+      const float* const bias =
+          options.bias == nullptr ? nullptr : options.bias + expert * matrix.num_outputs();
+      for (int32_t g = routing.first[expert]; g < routing.first[expert + 1]; ++g) {
+        std::vector<float> row(x.cols);
+        const float weight = options.weighs_inputs ? routing.weights[g] : 1;
+        for (int64_t k = 0; k < x.cols; ++k) row[k] = weight * LoadElement(x, routing.rows[g], k);
+        GemmWithAddends({row.data(), DType::kF32, 1, x.cols, x.cols}, matrix, out.Rows(g, 1),
+                        {.bias = bias, .activation = options.activation, .clamp = options.clamp},
+                        {.values = addends.values.Rows(g, 1), .rows = addends.rows + g});
       }
     }
   }
@@ -246,8 +283,13 @@ class ReferenceBackend final : public Backend, private LatentOps, public Referen
 
   void PagedAttention(MatrixView q, const KvPool& pool, int layer, const AttentionOptions& options,
                       MatrixView out) override {
+    OpenAttention(q, pool, layer, options, /*ahead=*/0, out);
+  }
+
+  void OpenAttention(MatrixView q, const KvPool& pool, int layer, const AttentionOptions& options,
+                     int64_t ahead, MatrixView out) override {
     ReferenceAttention(q, static_cast<const ReferenceKvPool&>(pool), layer, step_.segments(),
-                       options, out);
+                       options, ahead, out);
   }
 
   void Scale(float factor, MatrixView x) override {

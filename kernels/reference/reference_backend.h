@@ -1,8 +1,8 @@
 // The operations of kernels/backend.h as plain loops: what the fast backends are tested against.
 //
 // Sums, exponentials and roots are computed in double, so a result is the true value rounded once.
-// TreeAdd alone keeps to the order that its contract fixes. One thread, no speed; linked by tests
-// only.
+// TreeAdd alone keeps to the order that its contract fixes. One thread, no speed: for tests, the
+// self-check and looking into a model.
 #pragma once
 
 #include <memory>

@@ -42,7 +42,8 @@ void GenerateCall::Start(const Context& context, absl::StatusOr<v1::GenerateRequ
 }
 
 void GenerateCall::Begin() {
-  absl::Status status = CheckGenerate(request_, context_.model);
+  absl::Status status = CheckGenerates(context_.model);
+  if (status.ok()) status = CheckGenerate(request_, context_.model);
   status.Update(context_.tenants.CheckPriority(context_.tenant, request_.priority()));
   if (!status.ok()) return Refuse(status);
   context_.prompts.Resolve(request_, AskingContext(),

@@ -6,6 +6,7 @@
 
 #include "absl/time/clock.h"
 #include "orchestrator/api/caller.h"
+#include "orchestrator/api/embed_call.h"
 #include "orchestrator/api/generate_call.h"
 #include "orchestrator/api/request_attributes.h"
 #include "orchestrator/api/request_check.h"
@@ -167,6 +168,47 @@ GenerationService::Reactor* GenerationService::Score(grpc::CallbackServerContext
   return call;
 }
 
+template <class Request, class Response>
+GenerationService::Reactor* GenerationService::ServeTexts(
+    grpc::CallbackServerContext* context, const char* method, const char* operation,
+    void (*serve)(const EmbedContext&, const absl::StatusOr<Request>&, SteadyTime, UnaryCall*)) {
+  auto* const call = new UnaryCall(&errors_, method);
+  const absl::StatusOr<std::string> tenant = admission_.TenantOf(*context);
+  const auto start = [this, call, tenant, method, operation, serve, trace = TraceOf(*context),
+                      deadline = DeadlineOf(*context)](const grpc::ByteBuffer& request) {
+    serve({.model = model_,
+           .prompts = prompts_,
+           .tokenizer = *tokenizer_,
+           .engine = *engine_,
+           .tenants = *tenants_,
+           .tenant = tenant.value_or(""),
+           .trace = TraceCall(trace, method, operation),
+           .tracer = tracer_},
+          ParseIf<Request>(tenant.status(), request), deadline, call);
+  };
+  if (!tenant.ok()) {
+    start(grpc::ByteBuffer());
+    return call;
+  }
+  call->ReadRequest(
+      [this, call, start, peer = context->peer()](absl::StatusOr<grpc::ByteBuffer> request) {
+        if (!request.ok()) return call->Answer<Response>(request.status());
+        OnMessage(peer, request->Length());
+        start(*request);
+      });
+  return call;
+}
+
+GenerationService::Reactor* GenerationService::Embed(grpc::CallbackServerContext* context) {
+  return ServeTexts<v1::EmbedRequest, v1::EmbedResponse>(context, "Embed", "embeddings",
+                                                         &StartEmbed);
+}
+
+GenerationService::Reactor* GenerationService::Rerank(grpc::CallbackServerContext* context) {
+  return ServeTexts<v1::RerankRequest, v1::RerankResponse>(context, "Rerank", "rerank",
+                                                           &StartRerank);
+}
+
 // The call outlives what is asked for it.
 RequestContext GenerationService::ContextOf(const grpc::CallbackServerContext& context,
                                             Cancellation* caller) const {
@@ -240,6 +282,15 @@ v1::GetModelResponse GenerationService::DescribeModel() const {
   response.set_num_layers(model_.num_layers);
   response.set_hidden_size(model_.hidden_size);
   response.set_weights(model_.weights);
+  response.set_generates(model_.generates);
+  if (model_.embedder.has_value()) {
+    response.set_embedding_dimensions(model_.embedder->dimensions);
+    response.set_max_text_tokens(model_.max_text_tokens);
+    response.mutable_labels()->Add(model_.embedder->labels.begin(), model_.embedder->labels.end());
+    for (const EmbedderSpec::Prompt& prompt : model_.embedder->prompts) {
+      response.add_prompt_names(prompt.name);
+    }
+  }
   response.mutable_eos_token_ids()->Add(model_.eos_token_ids.begin(), model_.eos_token_ids.end());
   return response;
 }

@@ -33,6 +33,7 @@
 namespace sluice {
 
 class UnaryCall;
+struct EmbedContext;
 
 class GenerationService final : public v1::GenerationService::Service {
  public:
@@ -49,6 +50,11 @@ class GenerationService final : public v1::GenerationService::Service {
   // Serves a Generate call that came as part of a session, over the connection of `session`.
   void StartCall(const grpc::CallbackServerContext& session, const v1::StartCall& start,
                  std::shared_ptr<CallStream> stream);
+  // Serve calls of EmbedService.
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Embed(
+      grpc::CallbackServerContext* context);
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Rerank(
+      grpc::CallbackServerContext* context);
   // A message of the peer has been read.
   void OnMessage(const std::string& peer, size_t bytes) const;
 
@@ -67,6 +73,12 @@ class GenerationService final : public v1::GenerationService::Service {
   Reactor* GetVocabulary(grpc::CallbackServerContext* context);
   Reactor* GetModel(grpc::CallbackServerContext* context);
   Reactor* GetStatus(grpc::CallbackServerContext* context);
+  // Has `serve` answer a call about texts, for the caller's tenant.
+  template <class Request, class Response>
+  Reactor* ServeTexts(grpc::CallbackServerContext* context, const char* method,
+                      const char* operation,
+                      void (*serve)(const EmbedContext&, const absl::StatusOr<Request>&, SteadyTime,
+                                    UnaryCall*));
   // Answers a call of any authenticated caller: serve(request, call).
   template <class Request>
   Reactor* ServeUnary(grpc::CallbackServerContext* context, const MessageLimits& limits,

@@ -14,6 +14,7 @@ v1::FinishReason ToProto(EndReason reason) {
     case EndReason::kLength:
       return v1::FINISH_REASON_LENGTH;
     case EndReason::kScored:
+    case EndReason::kEmbedded:
       break;  // Score has no Finished
   }
   return v1::FINISH_REASON_UNSPECIFIED;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/sampling_options/sampling_options.h"
+#include "services/model/embedder_spec.h"
 
 namespace sluice {
 
@@ -19,6 +20,12 @@ struct ModelDescription {
   int32_t hidden_size = 0;
   std::string weights;  // type in memory: "f32", "bf16"
   std::vector<int32_t> eos_token_ids;
+
+  bool generates = true;                 // it has an LM head
+  std::optional<EmbedderSpec> embedder;  // how it embeds texts; none: it does not
+  int32_t max_text_tokens = 0;           // of a text to embed
+  bool embeds_in_one_piece = false;      // SequenceSpec::in_one_piece
+  int32_t num_token_types = 0;           // ModelConfig's
 
   // Where a request leaves them out; from generation_config.json.
   SamplingOptions sampling;

@@ -24,12 +24,30 @@ void PromptResolver::Resolve(const v1::ScoreInput& input, const RequestContext& 
   FromText(input.text(), context, std::move(callback));
 }
 
+void PromptResolver::Resolve(const v1::EmbedInput& input, const std::string& prompt,
+                             int32_t max_tokens, const RequestContext& context,
+                             Callback callback) const {
+  if (input.has_token_ids()) {
+    v1::TokenIds ids = input.token_ids();
+    if (max_tokens > 0 && ids.token_ids_size() > max_tokens) {
+      ids.mutable_token_ids()->Truncate(max_tokens);
+    }
+    return FromTokens(ids, context.deadline, std::move(callback));
+  }
+  v1::TokenizeRequest request;
+  request.set_max_tokens(max_tokens);
+  request.set_text(prompt + (input.has_pair() ? input.pair().first() : input.text()));
+  if (input.has_pair()) request.set_second_text(input.pair().second());
+  FromRequest(std::move(request), context, std::move(callback));
+}
+
 void PromptResolver::FromTokens(const v1::TokenIds& tokens, SteadyTime deadline,
                                 Callback callback) const {
   const absl::Status status = CheckTokenIds(tokens.token_ids(), *model_, "token_ids");
   if (!status.ok()) return callback(status);
   ResolvedPrompt prompt;
   prompt.tokens.assign(tokens.token_ids().begin(), tokens.token_ids().end());
+  prompt.second_begin = tokens.token_ids_size();
   watch_->Get(deadline, [prompt = std::move(prompt), callback = std::move(callback)](
                             absl::StatusOr<v1::GetTokenizerInfoResponse> info) mutable {
     if (!info.ok()) return callback(info.status());
@@ -41,11 +59,26 @@ void PromptResolver::FromTokens(const v1::TokenIds& tokens, SteadyTime deadline,
 // A text may be long: it is held once while the tokenizer is waited for.
 void PromptResolver::FromText(const std::string& text, const RequestContext& context,
                               Callback callback) const {
-  auto request = std::make_shared<v1::TokenizeRequest>();
-  request->set_text(text);
+  v1::TokenizeRequest request;
+  request.set_text(text);
+  FromRequest(std::move(request), context, std::move(callback));
+}
+
+void PromptResolver::FromRequest(v1::TokenizeRequest given, const RequestContext& context,
+                                 Callback callback) const {
+  const auto request = std::make_shared<v1::TokenizeRequest>(std::move(given));
   OnceTokenizerAnswers(context.deadline, std::move(callback), [=, this](Callback callback) {
     tokenizer_->Tokenize(std::move(*request), context,
-                         Tokens<v1::TokenizeResponse>(std::move(callback)));
+                         [this, callback = std::move(callback)](
+                             const absl::StatusOr<v1::TokenizeResponse>& response) {
+                           if (!response.ok()) return callback(response.status());
+                           absl::StatusOr<ResolvedPrompt> prompt = Checked(
+                               {response->token_ids().begin(), response->token_ids().end()});
+                           if (prompt.ok() && response->second_begin() > 0) {
+                             prompt->second_begin = response->second_begin();
+                           }
+                           callback(std::move(prompt));
+                         });
   });
 }
 
@@ -94,7 +127,8 @@ absl::StatusOr<ResolvedPrompt> PromptResolver::Checked(std::vector<int32_t> toke
                        model_->vocabulary_size, ": they do not belong together"));
     }
   }
-  return ResolvedPrompt{std::move(tokens), true};
+  const auto count = static_cast<int32_t>(tokens.size());
+  return ResolvedPrompt{std::move(tokens), true, count};
 }
 
 }  // namespace sluice

@@ -14,6 +14,7 @@
 #include "orchestrator/text/tokenizer_client.h"
 #include "orchestrator/text/tokenizer_watch.h"
 #include "services/common/steady_time.h"
+#include "sluice/v1/embed.pb.h"
 #include "sluice/v1/generation.pb.h"
 
 namespace sluice {
@@ -21,6 +22,8 @@ namespace sluice {
 struct ResolvedPrompt {
   std::vector<int32_t> tokens;  // at least one, each in the vocabulary
   bool has_tokenizer = false;   // whether text can be made of what follows
+  // Of a pair of texts: the first token of type 1, as in TokenizeResponse; else as many as there are.
+  int32_t second_begin = 0;
 };
 
 class PromptResolver {
@@ -36,10 +39,16 @@ class PromptResolver {
   void Resolve(const v1::GenerateRequest& request, const RequestContext& context,
                Callback callback) const;
   void Resolve(const v1::ScoreInput& input, const RequestContext& context, Callback callback) const;
+  // `prompt` goes before the text, or before the first one of a pair. What a text becomes is cut to
+  // `max_tokens`, where that is above 0, and so are token ids.
+  void Resolve(const v1::EmbedInput& input, const std::string& prompt, int32_t max_tokens,
+               const RequestContext& context, Callback callback) const;
 
  private:
   void FromTokens(const v1::TokenIds& tokens, SteadyTime deadline, Callback callback) const;
   void FromText(const std::string& text, const RequestContext& context, Callback callback) const;
+  void FromRequest(v1::TokenizeRequest request, const RequestContext& context,
+                   Callback callback) const;
   void FromChat(const v1::Chat& chat, const RequestContext& context, Callback callback) const;
   // Calls `then` with the callback when the tokenizer has answered for the first time; the callback
   // itself, with the reason, where it has not in time.

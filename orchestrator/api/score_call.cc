@@ -4,10 +4,10 @@
 #include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
+#include "orchestrator/api/embed_check.h"
 #include "orchestrator/api/request_check.h"
 #include "orchestrator/api/score_batch.h"
+#include "orchestrator/api/unary_answer.h"
 
 namespace sluice {
 namespace {
@@ -38,32 +38,14 @@ v1::ScoreResponse ResponseOf(std::vector<v1::ScoredText> texts, bool several) {
   return response;
 }
 
-// The call's, given once. Outlives it.
-class ScoreAnswer {
- public:
-  ScoreAnswer(UnaryCall* call, CallTrace trace, const RequestTracer* tracer)
-      : call_(call), trace_(std::move(trace)), tracer_(tracer) {}
-
-  void Give(const absl::StatusOr<v1::ScoreResponse>& answer) {
-    absl::MutexLock lock(&mutex_);
-    if (call_ == nullptr) return;
-    if (tracer_ != nullptr) tracer_->End(trace_, answer.status());
-    std::exchange(call_, nullptr)->Answer(answer);
-  }
-
- private:
-  absl::Mutex mutex_;
-  UnaryCall* call_ ABSL_GUARDED_BY(mutex_);  // until it is answered
-  const CallTrace trace_;
-  const RequestTracer* const tracer_;
-};
-
 }  // namespace
 
 void StartScore(const ScoreContext& context, const absl::StatusOr<v1::ScoreRequest>& request,
                 SteadyTime deadline, UnaryCall* call) {
-  const auto answer = std::make_shared<ScoreAnswer>(call, context.trace, context.tracer);
+  const auto answer =
+      std::make_shared<UnaryAnswer<v1::ScoreResponse>>(call, context.trace, context.tracer);
   absl::Status status = request.ok() ? CheckScore(*request) : request.status();
+  if (status.ok()) status = CheckGenerates(context.model);
   if (status.ok()) status = context.tenants.CheckPriority(context.tenant, request->priority());
   if (!status.ok()) return answer->Give(status);
   const bool several = !request->inputs().empty();

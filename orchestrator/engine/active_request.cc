@@ -20,6 +20,8 @@ const char* NameOf(EndReason reason) {
       return "length";
     case EndReason::kScored:
       return "scored";
+    case EndReason::kEmbedded:
+      return "embedded";
   }
   return "?";
 }
@@ -89,7 +91,11 @@ SequenceSpec ActiveRequest::SpecOf(int index, int32_t max_new_tokens) const {
   const bool scores_prompt = request_.prompt_logprobs.has_value() && spec.resumed_tokens.empty();
   spec.score_prompt = request_.score || (scores_prompt && index == 0);
   spec.num_positions_scored_by_sibling = request_.num_positions_scored_by_sibling;
-  spec.max_drafts = request_.score ? 0 : request_.max_drafts;
+  spec.pooled = request_.pooled;
+  spec.in_one_piece = request_.in_one_piece;
+  spec.second_type_from = request_.second_type_from;
+  const bool generates = !request_.score && request_.pooled == PooledRows::kNone;
+  spec.max_drafts = generates ? request_.max_drafts : 0;
   spec.expected_tokens = request_.expected_tokens;
   if (index > 0) spec.prompt_of = ids_.front();
   if (request_.beams.has_value()) {
@@ -118,6 +124,13 @@ int32_t ActiveRequest::FewestTokens(int32_t max_new_tokens) const {
 RowRequest ActiveRequest::RowFor(int index, const Segment& segment, const Row& row,
                                  absl::Span<const TokenId> tokens) const {
   if (row.kind == RowKind::kScore) return ScoringRow(index, segment, row);
+  if (row.kind == RowKind::kPool) {
+    RowRequest request;
+    request.sequence = segment.sequence;
+    request.position = segment.first_position + row.offset + 1;
+    request.task = PoolTarget{.is_last = &row == &segment.rows.back()};
+    return request;
+  }
   if (beams_ != nullptr) return beams_->RowFor(segment, row, tokens);
   RowRequest request = choosing_row_;
   request.sequence = segment.sequence;
@@ -162,6 +175,13 @@ RowRequest ActiveRequest::DraftRowFor(int index) const {
 }
 
 void ActiveRequest::OnPromptToken(TokenEvent token) { prompt_tokens_.push_back(std::move(token)); }
+
+void ActiveRequest::OnEmbedding(std::vector<float> embedding) {
+  if (over_) return;
+  ChunkEvent chunk;
+  chunk.embedding = std::move(embedding);
+  sink_->OnChunk(std::move(chunk));
+}
 
 void ActiveRequest::FlushPrompt() {
   if (over_ || prompt_tokens_.empty()) return;
@@ -248,7 +268,8 @@ void ActiveRequest::OnSequenceFinished(int index, const FinishedSequence& finish
   if (over_ || output.end.has_value()) return;
   SetUsage(index, finished.usage);
   SequenceEnd end;
-  end.reason = request_.score                           ? EndReason::kScored
+  end.reason = request_.pooled != PooledRows::kNone     ? EndReason::kEmbedded
+               : request_.score                         ? EndReason::kScored
                : finished.reason == FinishReason::kStop ? EndReason::kStopToken
                                                         : EndReason::kLength;
   if (end.reason == EndReason::kStopToken) end.stop_token = output.last_token;

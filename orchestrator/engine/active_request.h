@@ -60,6 +60,8 @@ class ActiveRequest {
 
   // A token of the prompt was scored, which the request asks for beside what follows it.
   void OnPromptToken(TokenEvent token);
+  // Its embedding has come.
+  void OnEmbedding(std::vector<float> embedding);
   // Tells what has been scored.
   void FlushPrompt();
 

@@ -11,7 +11,7 @@ RequestLedger LedgerOf(const EngineRequest& request) {
   ledger.name = request.name;
   ledger.trace_id = request.trace_id;
   ledger.span = request.span;
-  ledger.scores = request.score;
+  ledger.scores = request.score || request.pooled != PooledRows::kNone;
   ledger.tenant = request.tenant;
   ledger.priority = request.priority;
   ledger.times.arrived = request.arrived;

@@ -34,6 +34,11 @@ struct EngineRequest {
   // Scores the prompt instead of continuing it; `sampling`, `n` and the stop conditions play no
   // role then.
   bool score = false;
+  // Makes an embedding of the prompt, of these of its rows, instead of continuing it; `sampling` and
+  // the like as with `score`.
+  PooledRows pooled = PooledRows::kNone;
+  bool in_one_piece = false;                 // SequenceSpec's
+  int32_t second_type_from = kNoSecondType;  // SequenceSpec's
   // Of these, the first so many rows are asked for by another request with the same beginning.
   int32_t num_positions_scored_by_sibling = 0;
   // Scores the prompt, with so many alternatives per token, and continues it.
@@ -90,9 +95,10 @@ struct ChunkEvent {
   std::string text;
   TokenEvents tokens;
   std::vector<TokenEvent> prompt_tokens;  // of sequence 0: the prompt's next ones, scored
+  std::vector<float> embedding;           // of sequence 0's prompt
 };
 
-enum class EndReason { kStopToken, kStopString, kLength, kScored };
+enum class EndReason { kStopToken, kStopString, kLength, kScored, kEmbedded };
 
 struct SequenceEnd {
   EndReason reason = EndReason::kLength;

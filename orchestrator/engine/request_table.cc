@@ -171,7 +171,7 @@ absl::Status RequestTable::AddSequences(ActiveRequest& request) {
 }
 
 int32_t RequestTable::MaxNewTokens(const EngineRequest& request) const {
-  if (request.score) return 0;
+  if (request.score || request.pooled != PooledRows::kNone) return 0;
   if (request.max_new_tokens.has_value()) return *request.max_new_tokens;
   const KvCache& cache = scheduler_->kv_cache();
   const int64_t capacity =
@@ -282,6 +282,10 @@ void RequestTable::Apply(CommittedStep& step, std::vector<RequestId>& moved) {
     ActiveRequest& request = *found->second.request;
     if (moved.empty() || moved.back() != request.id()) moved.push_back(request.id());
     if (!request.times().first_token.has_value()) request.times().first_token = now_;
+    if (accepted.kind == RowKind::kPool) {
+      if (!row.embedding.empty()) request.OnEmbedding(std::move(row.embedding));
+      continue;
+    }
     TokenEvent token = {accepted.token, row.logprob, std::move(row.top)};
     if (accepted.kind == RowKind::kScore && !request.request().score) {
       request.OnPromptToken(std::move(token));

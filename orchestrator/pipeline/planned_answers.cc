@@ -1,5 +1,6 @@
 #include "orchestrator/pipeline/planned_answers.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -47,6 +48,10 @@ void PlannedAnswers::Add(StepId step, absl::Span<const RowRequest> rows) {
     const auto* score = std::get_if<ScoreTarget>(&row.task);
     kept.scores = score != nullptr;
     if (score != nullptr) kept.score_target = score->token;
+    if (const auto* pool = std::get_if<PoolTarget>(&row.task)) {
+      kept.pools = true;
+      kept.ends_text = pool->is_last;
+    }
     kept.perturbed = row.perturbed;
     kept.num_logprobs = row.num_logprobs;
     kept.max_forced = row.max_forced;
@@ -85,11 +90,21 @@ absl::Status PlannedAnswers::CheckRow(const PlannedRow& planned, RowResult& row)
     return absl::OkStatus();
   }
   if (row.deferred) {
-    if (planned.scores) return absl::InternalError("no token yet, though that is known");
+    if (planned.scores || planned.pools) {
+      return absl::InternalError("no token yet, though none is to be chosen");
+    }
     RowResult deferred;  // the rest means nothing
     deferred.deferred = true;
     deferred.work = row.work;
     row = std::move(deferred);
+    return absl::OkStatus();
+  }
+  if (planned.ends_text != !row.embedding.empty()) {
+    return absl::InternalError(absl::StrCat("an embedding of ", row.embedding.size(), " numbers"));
+  }
+  if (!std::all_of(row.embedding.begin(), row.embedding.end(),
+                   [](float number) { return std::isfinite(number); })) {
+    Fail(row, "the sampler's embedding has numbers that are not finite");
     return absl::OkStatus();
   }
   if (absl::Status status = CheckToken(row.token); !status.ok()) return status;

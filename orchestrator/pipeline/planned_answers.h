@@ -27,7 +27,7 @@ class PlannedAnswers {
 
   // INTERNAL where the answer is not one to the oldest step that has none, or a row of it contradicts
   // what was asked: a token outside the vocabulary, another token than the one to score, or none yet,
-  // more alternatives than were asked for, alternatives out of order. The sampler is broken then. A
+  // more alternatives than were asked for, alternatives out of order, an embedding of the wrong row. The sampler is broken then. A
   // row whose log-probabilities are not numbers, or above 0, comes back as one that failed.
   absl::StatusOr<StepExecuted> Take(const v1::StageExecuted& executed);
 
@@ -35,6 +35,8 @@ class PlannedAnswers {
   struct PlannedRow {
     TokenId score_target = 0;
     bool scores = false;
+    bool pools = false;      // it is part of an embedding
+    bool ends_text = false;  // and its last row
     bool perturbed = false;
     int32_t num_logprobs = 0;
     int32_t max_forced = 0;

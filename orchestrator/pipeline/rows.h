@@ -21,6 +21,11 @@ struct ScoreTarget {
   TokenId token = 0;
 };
 
+// Asks for a text's embedding, which the row is part of.
+struct PoolTarget {
+  bool is_last = false;  // of the text's rows: its result has the embedding
+};
+
 // What the text of a sequence keeps, as the sampler is told. Serialized messages of sampler.proto,
 // which have been checked.
 struct ConstraintSpec {
@@ -36,7 +41,7 @@ struct RowRequest {
   int32_t sequence_index = 0;  // which of its request's sequences
   int32_t position = 0;        // of the token to choose or score
   // What is pointed at is borrowed until the step has been sent, and so are the spans below.
-  std::variant<const SamplingOptions*, ScoreTarget> task;
+  std::variant<const SamplingOptions*, ScoreTarget, PoolTarget> task;
   int32_t num_logprobs = 0;
   bool processed_logprobs = false;  // of the distribution that is drawn from, not of the model
   // Of the sequence, for options that look at more than the row.
@@ -67,8 +72,9 @@ struct RowResult {
   // empty.
   std::string error;
   absl::StatusCode error_code = absl::StatusCode::kInternal;
-  std::vector<TokenId> forced;  // tokens that must follow
-  std::vector<TokenId> likely;  // tokens that usually write the text that must follow
+  std::vector<float> embedding;  // of the last row of a pooled text
+  std::vector<TokenId> forced;   // tokens that must follow
+  std::vector<TokenId> likely;   // tokens that usually write the text that must follow
   // It has no token yet: what the sampler needs for it is not ready.
   bool deferred = false;
   absl::Duration work;  // of the processor, that masks of its sequence took since its row before

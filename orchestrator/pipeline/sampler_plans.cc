@@ -47,6 +47,10 @@ void SamplerPlans::AddRow(const RowRequest& row, v1::SamplerExecute& execute) {
     message.set_score_token_id(score->token);
     return;
   }
+  if (const auto* pool = std::get_if<PoolTarget>(&row.task)) {
+    message.mutable_pool()->set_is_last(pool->is_last);
+    return;
+  }
   message.set_processed_logprobs(row.processed_logprobs);
   message.set_perturbed(row.perturbed);
   const auto [found, is_new] = sent_.try_emplace(row.sequence);

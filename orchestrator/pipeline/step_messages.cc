@@ -27,6 +27,20 @@ void AddChosen(const ChosenBy& chosen, int32_t index, v1::EmbeddingExecute& exec
   run.set_count(1);
 }
 
+// Where a segment has tokens of type 1.
+void AddTypes(const Step& step, v1::EmbeddingExecute& execute) {
+  const auto has_types = [](const Segment& segment) {
+    return segment.second_type_from <
+           segment.first_position + static_cast<int32_t>(segment.tokens.size());
+  };
+  if (std::none_of(step.segments.begin(), step.segments.end(), has_types)) return;
+  for (const Segment& segment : step.segments) {
+    for (int32_t i = 0; i < static_cast<int32_t>(segment.tokens.size()); ++i) {
+      execute.add_token_types(segment.first_position + i >= segment.second_type_from ? 1 : 0);
+    }
+  }
+}
+
 // The longest text of a row's error; clients are told it.
 constexpr size_t kMaxErrorBytes = 1024;
 
@@ -63,6 +77,7 @@ void SetEmbeddingMessage(uint64_t epoch, const Step& step, v1::StageRunRequest& 
     std::iota(positions + index, positions + index + count, segment.first_position);
     index += count;
   }
+  AddTypes(step, execute);
 }
 
 void SetShardMessage(uint64_t epoch, const Step& step, v1::StageRunRequest& request) {
@@ -74,6 +89,11 @@ void SetShardMessage(uint64_t epoch, const Step& step, v1::StageRunRequest& requ
   execute.mutable_ended_sequence_ids()->Add(step.ended.begin(), step.ended.end());
   for (const BlockCopy& copy : step.copies) {
     v1::BlockCopy& message = *execute.add_block_copies();
+    message.set_source(copy.source);
+    message.set_destination(copy.destination);
+  }
+  for (const StateCopy& copy : step.state_copies) {
+    v1::StateCopy& message = *execute.add_state_copies();
     message.set_source(copy.source);
     message.set_destination(copy.destination);
   }
@@ -89,6 +109,9 @@ void SetShardMessage(uint64_t epoch, const Step& step, v1::StageRunRequest& requ
     message.set_first_block(segment.first_block);
     if (!segment.blocks.empty()) {
       message.mutable_blocks()->Add(segment.blocks.begin(), segment.blocks.end());
+    }
+    if (!segment.state_slots.empty()) {
+      message.mutable_state_slots()->Add(segment.state_slots.begin(), segment.state_slots.end());
     }
     for (const Row& row : segment.rows) {
       execute.mutable_output_rows()->AddAlreadyReserved(first_row + row.offset);
@@ -116,6 +139,7 @@ absl::StatusOr<std::vector<RowResult>> ResultsFrom(const v1::StageExecuted& exec
       result.work = absl::Microseconds(std::min<uint64_t>(row.work_us(), kMaxWorkMicroseconds));
     }
     result.forced.assign(row.forced_token_ids().begin(), row.forced_token_ids().end());
+    result.embedding.assign(row.embedding().begin(), row.embedding().end());
     result.likely.assign(row.likely_token_ids().begin(), row.likely_token_ids().end());
     for (int i = 0; i < row.top_token_ids_size(); ++i) {
       result.top.push_back({.token = row.top_token_ids(i),

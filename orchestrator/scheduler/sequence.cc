@@ -63,6 +63,22 @@ void SequenceState::AddRowsFor(int32_t first, int32_t num_positions, Rows& rows)
       rows.push_back({.offset = p - first, .kind = RowKind::kScore, .target = tokens[p + 1]});
     }
   }
+  switch (spec.pooled) {
+    case PooledRows::kNone:
+      break;
+    case PooledRows::kFirst:
+      if (first == 0) rows.push_back({.offset = 0, .kind = RowKind::kPool});
+      break;
+    case PooledRows::kLast:
+      if (end == num_prompt())
+        rows.push_back({.offset = num_positions - 1, .kind = RowKind::kPool});
+      break;
+    case PooledRows::kAll:
+      for (int32_t i = 0; i < num_positions; ++i) {
+        rows.push_back({.offset = i, .kind = RowKind::kPool});
+      }
+      break;
+  }
   if (end == length() && spec.max_new_tokens > 0) {
     rows.push_back({.offset = end - 1 - first, .kind = RowKind::kSample});
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +16,12 @@ namespace sluice {
 // One Generate call. The scheduler only carries it.
 using RequestId = uint64_t;
 
+// SequenceSpec::second_type_from of a sequence whose tokens all have type 0.
+inline constexpr int32_t kNoSecondType = std::numeric_limits<int32_t>::max();
+
+// Positions of a prompt that an embedding is made of.
+enum class PooledRows : uint8_t { kNone, kFirst, kLast, kAll };
+
 struct SequenceSpec {
   SequenceId id = 0;
   RequestId request = 0;
@@ -25,7 +32,7 @@ struct SequenceSpec {
   // as generated: max_new_tokens includes them.
   std::vector<TokenId> resumed_tokens;
 
-  // At least 1; 0 is for score_prompt alone and ends the sequence with its prompt.
+  // At least 1; 0 is for score_prompt and pooled alone and ends the sequence with its prompt.
   int32_t max_new_tokens = 0;
 
   // Each ends the sequence and is part of its output. EOS ids are the caller's to add.
@@ -47,6 +54,15 @@ struct SequenceSpec {
   bool score_prompt = false;
   // Of these, the first ones that another sequence scores: they may be found in the cache.
   int32_t num_positions_scored_by_sibling = 0;
+
+  // The first position whose token is of type 1, in models with token types; those before are of type
+  // 0. The scheduler only carries it.
+  int32_t second_type_from = kNoSecondType;
+  // Its prompt yields kPool rows, these ones, for an embedding, and nothing is generated.
+  PooledRows pooled = PooledRows::kNone;
+  // It is computed in one step: each of its positions sees all others, or all its rows are pooled.
+  // Needs max_new_tokens of 0 and no use_prefix_cache.
+  bool in_one_piece = false;
 
   // The longest draft computed beside its last token; 0: nothing is drafted.
   int32_t max_drafts = 0;

@@ -14,11 +14,12 @@ absl::Status Scheduler::CheckSpec(const SequenceSpec& spec) const {
   if (spec.prompt.empty()) {
     return absl::InvalidArgumentError("the prompt is empty; it needs at least 1 token");
   }
-  const int32_t least = spec.score_prompt ? 0 : 1;
+  const bool generates = !spec.score_prompt && spec.pooled == PooledRows::kNone;
+  const int32_t least = generates ? 1 : 0;
   if (spec.max_new_tokens < least) {
     return absl::InvalidArgumentError(absl::StrCat(
         "max_new_tokens is ", spec.max_new_tokens, "; at least ", least, " is accepted",
-        spec.score_prompt ? "" : " (0 only where the prompt is scored)"));
+        generates ? " (0 only where the prompt is scored or embedded)" : ""));
   }
   if (const auto reason = AlreadyFinished(spec)) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -26,6 +27,15 @@ absl::Status Scheduler::CheckSpec(const SequenceSpec& spec) const {
         FinishReasonName(*reason), "; max_new_tokens is ", spec.max_new_tokens, ")"));
   }
   if (absl::Status status = CheckSize(spec); !status.ok()) return status;
+  if (spec.in_one_piece && (spec.max_new_tokens > 0 || spec.use_prefix_cache)) {
+    return absl::InvalidArgumentError(
+        "a sequence in one piece generates nothing and uses no prefix cache");
+  }
+  if (spec.in_one_piece && std::ssize(spec.prompt) > options_.max_tokens_per_step) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a text of ", spec.prompt.size(), " tokens is computed in one step, which has room for ",
+        options_.max_tokens_per_step, " (--max_step_tokens)"));
+  }
   if (!spec.prompt_of.has_value()) return absl::OkStatus();
   const SequenceState* sibling = table_.Find(*spec.prompt_of);
   if (sibling != nullptr &&
@@ -39,7 +49,8 @@ absl::Status Scheduler::CheckSpec(const SequenceSpec& spec) const {
 
 absl::Status Scheduler::CheckSize(const SequenceSpec& spec) const {
   const auto num_prompt = static_cast<int64_t>(spec.prompt.size());
-  const std::string sizes = spec.score_prompt
+  const bool generates = !spec.score_prompt && spec.pooled == PooledRows::kNone;
+  const std::string sizes = !generates
                                 ? absl::StrCat("a text of ", num_prompt, " tokens")
                                 : absl::StrCat("a prompt of ", num_prompt,
                                                " tokens and max_tokens of ", spec.max_new_tokens);
@@ -54,9 +65,8 @@ absl::Status Scheduler::CheckSize(const SequenceSpec& spec) const {
     const int64_t most_new = capacity - num_prompt + 1;
     return absl::InvalidArgumentError(absl::StrCat(
         sizes, " need ", computed, " positions of KV cache; the whole pool holds ", capacity,
-        !spec.score_prompt && most_new > 0
-            ? absl::StrCat("; accepted: max_tokens of 1 to ", most_new)
-            : ""));
+        generates && most_new > 0 ? absl::StrCat("; accepted: max_tokens of 1 to ", most_new)
+                                  : ""));
   }
   return absl::OkStatus();
 }

@@ -19,6 +19,7 @@ using StepId = uint64_t;
 enum class RowKind {
   kSample,  // choose the token that follows
   kScore,   // the log-probability of a known token that follows
+  kPool,    // part of the embedding of the sequence's prompt
 };
 
 // An output row that the sampler computes.
@@ -57,11 +58,14 @@ struct Segment {
   // Tokens the sequence has, those still to compute, those that steps in flight choose and drafts
   // included.
   int32_t sequence_length = 0;
+  int32_t second_type_from = kNoSecondType;  // SequenceSpec's
   // Its block table from first_block on; the whole table covers at least [0, first_position + T).
   // The blocks before first_block are those that earlier steps have sent; so are all where this is
   // empty.
   int32_t first_block = 0;
   std::vector<BlockId> blocks;
+  // Of models with states, the slots of its positions: KvCache::StatesOf.
+  std::vector<StateSlot> state_slots;
   Rows rows;  // by offset; empty for a chunk inside a prompt
 };
 
@@ -75,6 +79,8 @@ struct Step {
   // Made in this order before the segments are computed: the source of one may be the destination
   // of one before it.
   std::vector<BlockCopy> copies;
+  // Likewise; the slots of blocks that are copied.
+  std::vector<StateCopy> state_copies;
   std::vector<Segment> segments;  // at least one
   // No sequence was alive at some time since the step before, or that one was lost.
   bool after_idle = false;

@@ -42,6 +42,7 @@ std::optional<Step> StepBuilder::Build() {
   step.ended = kv_cache_.TakeEndedTables();
   step.preempted = budget_.TakePreempted();
   step.copies = budget_.TakeCopies();
+  step.state_copies = budget_.TakeStateCopies();
   return step;
 }
 
@@ -86,6 +87,14 @@ bool StepBuilder::MayPrefill() const {
 int32_t StepBuilder::MostPositions(const SequenceState& sequence, const Room& room) const {
   if (!room.is_shared || admission_.IsBelowFairShare(*sequence.tenant)) return room.tokens;
   return std::min(room.tokens, room.others);
+}
+
+int32_t StepBuilder::PositionsFor(const SequenceState& sequence, const Step& step,
+                                  const Room& room) const {
+  const int32_t pending = sequence.num_pending(), most = MostPositions(sequence, room);
+  if (!sequence.spec.in_one_piece || pending <= most) return std::min(pending, most);
+  // One that is longer than what a shared step leaves to others would wait for ever.
+  return step.segments.empty() && pending <= room.tokens ? pending : 0;
 }
 
 // ---- Decodes ----
@@ -170,10 +179,10 @@ void StepBuilder::PlanPrefills(Step& step, Room& room) {
     } else if (waiting != nullptr) {
       admission_.Pass(*waiting);
       if (!admission_.IsServed(*waiting) || admission_.WaitsForSibling(*waiting)) continue;
-      const int32_t most = MostPositions(*waiting, room);
-      admits = most > 0 && budget_.Admit(*waiting);
+      admits = PositionsFor(*waiting, step, room) > 0 && budget_.Admit(*waiting);
       if (!admits) continue;
-      AppendSegment(*waiting, std::min(waiting->num_pending(), most), {}, step, room);
+      // A prefix that is in the cache was pending.
+      AppendSegment(*waiting, PositionsFor(*waiting, step, room), {}, step, room);
     } else {
       break;
     }
@@ -183,7 +192,7 @@ void StepBuilder::PlanPrefills(Step& step, Room& room) {
 // The next chunk of a running sequence, unless it has been preempted for one before it, or has even
 // been admitted again since.
 void StepBuilder::AppendPrefill(SequenceState& sequence, Step& step, Room& room) {
-  const int32_t count = std::min(sequence.num_pending(), MostPositions(sequence, room));
+  const int32_t count = PositionsFor(sequence, step, room);
   const bool ready = count > 0 && sequence.is_running() && sequence.last_step != step.id &&
                      lookahead_.IsReady(sequence);
   if (!ready || !budget_.ReserveBlocks(sequence, sequence.num_planned + count)) return;
@@ -195,6 +204,12 @@ void StepBuilder::AppendPrefill(SequenceState& sequence, Step& step, Room& room)
 void StepBuilder::AppendSegment(SequenceState& sequence, int32_t num_positions,
                                 const Tokens& drafts, Step& step, Room& room) {
   Segment& segment = step.segments.emplace_back();
+  if (kv_cache_.has_states()) {
+    const int32_t first = sequence.num_planned;
+    const int32_t end = first + num_positions + static_cast<int32_t>(drafts.size());
+    kv_cache_.ReserveStates(sequence.spec.id, first, end);
+    segment.state_slots = kv_cache_.StatesOf(sequence.spec.id, first, end);
+  }
   Describe(sequence, num_positions, drafts, segment);
   flights_.Add(sequence, segment, drafts);
   room.tokens -= num_positions + segment.num_drafts;
@@ -222,6 +237,7 @@ void StepBuilder::Describe(const SequenceState& sequence, int32_t num_positions,
   if (num_drafts > 0) segment.tokens.insert(segment.tokens.end(), drafts.begin(), drafts.end());
   segment.num_drafts = num_drafts;
   segment.sequence_length = sequence.length() + num_drafts;
+  segment.second_type_from = sequence.spec.second_type_from;
   const TableChange table = kv_cache_.TakeTableChange(sequence.spec.id);
   segment.first_block = table.first_block;
   if (!table.blocks.empty()) segment.blocks.assign(table.blocks.begin(), table.blocks.end());

@@ -58,6 +58,9 @@ class StepBuilder {
                 Segment& segment);
   bool MayPrefill() const;
   int32_t MostPositions(const SequenceState& sequence, const Room& room) const;
+  // How many of its pending positions the step takes; 0 where it takes none, which is all or nothing
+  // of a sequence in one piece.
+  int32_t PositionsFor(const SequenceState& sequence, const Step& step, const Room& room) const;
 
   const SchedulerOptions& options_;
   KvCache& kv_cache_;

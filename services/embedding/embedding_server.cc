@@ -6,6 +6,7 @@
 #include "services/embedding/embedding_stage.h"
 #include "services/embedding/embedding_table.h"
 #include "services/model/memory_plan.h"
+#include "services/model/open_adapter.h"
 #include "services/stage/stage_service.h"
 
 namespace sluice {
@@ -20,7 +21,8 @@ struct Parts {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ModelServer>> StartEmbeddingServer(const ModelServerOptions& options,
-                                                                  Dialer* dialer) {
+                                                                  Dialer* dialer,
+                                                                  const std::string& adapter) {
   absl::StatusOr<std::unique_ptr<ModelServer>> server =
       ModelServer::Open(options, Role::kEmbedding);
   if (!server.ok()) return server.status();
@@ -47,6 +49,12 @@ absl::StatusOr<std::unique_ptr<ModelServer>> StartEmbeddingServer(const ModelSer
       EmbeddingTable::Load(config, opened.weights(), options.weights, opened.backend());
   if (!table.ok()) return table.status();
   parts->table.emplace(*std::move(table));
+  if (!adapter.empty()) {
+    absl::StatusOr<AdapterSource> source = OpenAdapter(adapter, options.model, config);
+    if (!source.ok()) return source.status();
+    parts->table->LoadAdapter(0, std::make_shared<const AdapterSource>(*std::move(source)));
+    parts->table->UseAdapter(0);
+  }
   if (status = opened.Identify(); !status.ok()) return status;
   parts->stage.emplace(&*parts->table, &opened.backend(), dialer);
   parts->service.emplace(opened.model(), &*parts->stage, opened.progress());

@@ -33,13 +33,18 @@ absl::Status EmbeddingSession::Execute(v1::StageExecute& step) {
     return absl::InvalidArgumentError(absl::StrCat(plan.token_ids_size(), " token ids with ",
                                                    plan.positions_size(), " positions"));
   }
+  if (!plan.token_types().empty() && plan.token_types_size() != plan.token_ids_size()) {
+    return absl::InvalidArgumentError(absl::StrCat(plan.token_ids_size(), " token ids with ",
+                                                   plan.token_types_size(), " token types"));
+  }
   absl::Status status = FillIn(step.step_id(), plan);
   if (!status.ok()) return status;
   const SteadyTime began = SteadyTime::Now();
   const ProgressWatch::Work work(progress(), "step", plan.token_ids_size());
   status = port_.rows().Resize(plan.token_ids_size());
   if (status.ok()) {
-    status = table_.Embed(plan.token_ids(), plan.positions(), port_.rows().view());
+    status = table_.Embed(plan.token_ids(), plan.positions(), /*slots=*/{}, port_.rows().view(),
+                          plan.token_types());
   }
   if (!status.ok()) return status;
   const std::vector<uint64_t> computed = ComputedFor(plan);

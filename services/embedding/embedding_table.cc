@@ -66,8 +66,10 @@ absl::StatusOr<std::vector<std::byte>> ReadPacked(const WeightSource& source, Te
 EmbeddingTable::EmbeddingTable(const ModelConfig& config, Backend& backend)
     : position_(config.position),
       max_positions_(config.max_positions),
+      position_offset_(config.position_offset),
       scale_(config.embedding_scale),
       backend_(&backend),
+      norm_kind_(config.norm),
       norm_eps_(config.norm_eps) {}
 
 absl::StatusOr<EmbeddingTable> EmbeddingTable::Load(const ModelConfig& config,
@@ -96,6 +98,16 @@ absl::StatusOr<EmbeddingTable> EmbeddingTable::Load(const ModelConfig& config,
   if (config.side_width() > 0) {
     const absl::Status loaded = result.LoadSides(config, source, *wanted);
     if (!loaded.ok()) return loaded;
+  }
+  if (config.embedding_norm) {
+    const absl::Status loaded = result.LoadNorm(config, source);
+    if (!loaded.ok()) return loaded;
+  }
+  if (config.num_token_types > 0) {
+    auto types = load({TensorRole::kTokenTypes});
+    if (!types.ok()) return types.status();
+    result.type_memory_ = std::move(types->memory);
+    result.type_table_ = types->table;
   }
   if (config.position != PositionKind::kLearned) return result;
   auto positions = load({TensorRole::kPositions});
@@ -130,13 +142,17 @@ bool EmbeddingTable::adds_positions() const {
 }
 
 absl::Status EmbeddingTable::Embed(absl::Span<const int32_t> ids,
-                                   absl::Span<const int32_t> positions, MatrixView out) {
+                                   absl::Span<const int32_t> positions,
+                                   absl::Span<const int32_t> slots, MatrixView out,
+                                   absl::Span<const int32_t> types) {
   SLUICE_CHECK(positions.size() == ids.size());
+  SLUICE_CHECK(types.empty() || types.size() == ids.size());
   SLUICE_CHECK(out.rows == static_cast<int64_t>(ids.size()) && out.cols == row_width());
   if (absl::Status checked = CheckIds(ids); !checked.ok()) return checked;
   if (adds_positions()) {
     if (absl::Status checked = CheckPositions(positions); !checked.ok()) return checked;
   }
+  if (absl::Status checked = CheckTypes(types); !checked.ok()) return checked;
   if (ids.empty()) return absl::OkStatus();
   const MatrixView x = out.Columns(0, hidden_size());
   if (memory_ != nullptr) {
@@ -144,11 +160,130 @@ absl::Status EmbeddingTable::Embed(absl::Span<const int32_t> ids,
   } else {
     UnpackRows(ids, x);
   }
+  std::vector<int32_t> same;
+  if (slots.empty() && default_slot_ >= 0) {
+    same.assign(ids.size(), default_slot_);
+    slots = same;
+  }
+  if (absl::Status applied = ApplyAdapters(ids, slots, x); !applied.ok()) return applied;
   if (scale_ != 1) backend_->Scale(scale_, x);
   if (side_table_.cols > 0) {
     return EmbedSides(ids, x, out.Columns(hidden_size(), side_table_.cols));
   }
-  return adds_positions() ? AddPositions(positions, x) : absl::OkStatus();
+  absl::Status added = adds_positions() ? AddPositions(positions, x) : absl::OkStatus();
+  if (added.ok() && type_memory_ != nullptr) {
+    const std::vector<int32_t> none(types.empty() ? ids.size() : 0);
+    added = AddRows(type_table_, types.empty() ? absl::MakeConstSpan(none) : types, x);
+  }
+  if (!added.ok() || norm_ == nullptr) return added;
+  const auto* weight = static_cast<const float*>(norm_->data());
+  if (norm_kind_ == NormKind::kRmsNorm) {
+    backend_->RmsNorm(x, weight, norm_eps_, x);
+  } else {
+    const auto* bias =
+        norm_bias_ == nullptr ? nullptr : static_cast<const float*>(norm_bias_->data());
+    backend_->LayerNorm(x, weight, bias, norm_eps_, x);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status EmbeddingTable::CheckTypes(absl::Span<const int32_t> types) const {
+  const int64_t count =
+      std::max<int64_t>(type_table_.rows, 1);  // without a table all have one type
+  for (size_t t = 0; t < types.size(); ++t) {
+    if (types[t] < 0 || types[t] >= count) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("token_types[", t, "] is ", types[t], "; accepted: 0 to ", count - 1));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status EmbeddingTable::LoadNorm(const ModelConfig& config, const WeightSource& source) {
+  const auto load = [&](TensorRole role, std::unique_ptr<Buffer>& into) {
+    const auto values = source.ReadFloats({role}, WholeOf(ShapeOf({role}, config)));
+    if (!values.ok()) return values.status();
+    auto memory = backend_->Allocate(values->size() * sizeof(float));
+    if (!memory.ok()) return memory.status();
+    into = *std::move(memory);
+    backend_->CopyIn(
+        {reinterpret_cast<const std::byte*>(values->data()), values->size() * sizeof(float)},
+        into->data());
+    return absl::OkStatus();
+  };
+  absl::Status loaded = load(TensorRole::kEmbeddingNorm, norm_);
+  if (!loaded.ok() || !config.norm_bias) return loaded;
+  return load(TensorRole::kEmbeddingNormBias, norm_bias_);
+}
+
+absl::StatusOr<MatrixView> EmbeddingTable::RoomLike(MatrixView out) {
+  const size_t bytes = static_cast<size_t>(out.rows * out.cols) * sizeof(float);
+  if (position_rows_ == nullptr || position_rows_->size_bytes() < bytes) {
+    auto memory = backend_->Allocate(bytes);
+    if (!memory.ok()) return memory.status();
+    position_rows_ = *std::move(memory);
+  }
+  return MatrixView{position_rows_->data(), DType::kF32, out.rows, out.cols, out.cols};
+}
+
+absl::Status EmbeddingTable::AddRows(MatrixView table, absl::Span<const int32_t> rows,
+                                     MatrixView out) {
+  const absl::StatusOr<MatrixView> added = RoomLike(out);
+  if (!added.ok()) return added.status();
+  backend_->GatherRows(table, rows, *added);
+  backend_->AddResidual(*added, out);
+  return absl::OkStatus();
+}
+
+void EmbeddingTable::LoadAdapter(int slot, std::shared_ptr<const AdapterSource> source) {
+  DropAdapter(slot);
+  const TensorId tensor{TensorRole::kEmbedding};
+  if (!source->Has(tensor) && !source->Replaces(tensor)) return;
+  auto adapter = std::make_unique<TableAdapter>();
+  if (source->Has(tensor)) {
+    adapter->factors = source->Read(tensor, WholeOf({vocab_size(), hidden_size()}));
+  }
+  if (source->Replaces(tensor)) adapter->source = std::move(source);
+  if (adapters_.size() <= static_cast<size_t>(slot)) adapters_.resize(slot + 1);
+  adapters_[slot] = std::move(adapter);
+}
+
+void EmbeddingTable::DropAdapter(int slot) {
+  if (static_cast<size_t>(slot) < adapters_.size()) adapters_[slot] = nullptr;
+}
+
+// Row by row: few of a step's tokens have such an adapter.
+absl::Status EmbeddingTable::ApplyAdapters(absl::Span<const int32_t> ids,
+                                           absl::Span<const int32_t> slots, MatrixView x) {
+  const auto width = static_cast<size_t>(x.cols);
+  const auto copy_in = [&](const std::vector<float>& row, void* to) {
+    backend_->CopyIn({reinterpret_cast<const std::byte*>(row.data()), width * sizeof(float)}, to);
+  };
+  for (size_t t = 0; t < slots.size(); ++t) {
+    if (slots[t] < 0 || static_cast<size_t>(slots[t]) >= adapters_.size()) continue;
+    const TableAdapter* const adapter = adapters_[slots[t]].get();
+    if (adapter == nullptr) continue;
+    const MatrixView row = x.Rows(static_cast<int64_t>(t), 1);
+    if (adapter->source != nullptr) {
+      copy_in(adapter->source->ReadSaved({TensorRole::kEmbedding}, {ids[t], ids[t] + 1}), row.data);
+    }
+    const LowRankFactors& factors = adapter->factors;
+    if (factors.rank == 0) continue;
+    if (addend_ == nullptr) {
+      auto memory = backend_->Allocate(width * sizeof(float));
+      if (!memory.ok()) return memory.status();
+      addend_ = *std::move(memory);
+    }
+    std::vector<float> added(width);
+    for (int r = 0; r < factors.rank; ++r) {
+      const float weight = factors.b[static_cast<size_t>(ids[t]) * factors.rank + r];
+      const float* const from = factors.a.data() + r * width;
+      for (size_t h = 0; h < width; ++h) added[h] += weight * from[h];
+    }
+    copy_in(added, addend_->data());
+    backend_->AddResidual({addend_->data(), DType::kF32, 1, x.cols, x.cols}, row);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status EmbeddingTable::LoadSides(const ModelConfig& config, const WeightSource& source,
@@ -224,19 +359,16 @@ void EmbeddingTable::UnpackRows(absl::Span<const int32_t> ids, MatrixView out) {
 }
 
 absl::Status EmbeddingTable::AddPositions(absl::Span<const int32_t> positions, MatrixView out) {
-  const size_t bytes = positions.size() * hidden_size() * sizeof(float);
-  if (position_rows_ == nullptr || position_rows_->size_bytes() < bytes) {
-    auto memory = backend_->Allocate(bytes);
-    if (!memory.ok()) return memory.status();
-    position_rows_ = *std::move(memory);
-  }
-  const MatrixView rows{position_rows_->data(), DType::kF32, out.rows, out.cols, out.cols};
   if (position_ == PositionKind::kLearned) {
-    backend_->GatherRows(position_table_, positions, rows);
-  } else {
-    ComputeSinusoids(positions, rows);
+    if (position_offset_ == 0) return AddRows(position_table_, positions, out);
+    std::vector<int32_t> rows(positions.begin(), positions.end());
+    for (int32_t& row : rows) row += position_offset_;
+    return AddRows(position_table_, rows, out);
   }
-  backend_->AddResidual(rows, out);
+  const absl::StatusOr<MatrixView> rows = RoomLike(out);
+  if (!rows.ok()) return rows.status();
+  ComputeSinusoids(positions, *rows);
+  backend_->AddResidual(*rows, out);
   return absl::OkStatus();
 }
 

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/backend.h"
+#include "services/model/adapter_source.h"
 #include "services/model/model_config.h"
 #include "services/model/weights.h"
 
@@ -25,24 +26,44 @@ class EmbeddingTable {
   static absl::StatusOr<EmbeddingTable> Load(const ModelConfig& config, const WeightSource& source,
                                              WeightType weights, Backend& backend);
 
-  // out[t] = the embedding of ids[t], times the model's scale, plus the vector of its position.
+  // out[t] = the embedding of ids[t], times the model's scale, plus the vector of its position and,
+  // in models with token types, that of types[t], 0 where `types` is empty; then the norm of that,
+  // where the model has one.
   // `positions`, as long as `ids`, are absolute positions in each token's sequence; models with
   // neither learned nor sinusoidal positions read none. Position p's sinusoidal vector is
   // sin(p w_0), cos(p w_0), sin(p w_1), ... with w_i = 10000^(-2i/H) (Vaswani et al. 2017).
   // Behind it, in models with embeddings for each layer, those of all layers: for layer l
   // (norm(projection_l(e) / sqrt(H)) + sqrt(S) * table_l[ids[t]]) / sqrt(2), e being the embedding.
   // out [T, row_width()] is memory of the backend, F32, T = ids.size().
-  // INVALID_ARGUMENT, with `out` untouched, where an id is outside [0, V) or a position that is
-  // read outside the model's; RESOURCE_EXHAUSTED where the backend lacks memory.
+  // INVALID_ARGUMENT, with `out` untouched, where an id is outside [0, V), or a position that is
+  // read or a type outside the model's; RESOURCE_EXHAUSTED where the backend lacks memory.
   absl::Status Embed(absl::Span<const int32_t> ids, absl::Span<const int32_t> positions,
-                     MatrixView out);
+                     MatrixView out) {
+    return Embed(ids, positions, /*slots=*/{}, out);
+  }
+  // The same where token t has the adapter in slots[t], or none where that is negative; empty: none
+  // has one.
+  absl::Status Embed(absl::Span<const int32_t> ids, absl::Span<const int32_t> positions,
+                     absl::Span<const int32_t> slots, MatrixView out,
+                     absl::Span<const int32_t> types = {});
+
+  // Takes up what an adapter changes of the table, in place of what the slot had.
+  void LoadAdapter(int slot, std::shared_ptr<const AdapterSource> source);
+  void DropAdapter(int slot);
+  // The adapter of tokens for which no slots are given; negative: none.
+  void UseAdapter(int slot) { default_slot_ = slot; }
+  void DropAdapters() { adapters_.clear(); }
 
   int64_t vocab_size() const { return table_.rows; }
   int64_t hidden_size() const { return table_.cols; }
   // H, and what embeddings for each layer take.
   int64_t row_width() const { return hidden_size() + side_table_.cols; }
   size_t weight_bytes() const {
-    return side_bytes() + packed_rows_.size() + (memory_ == nullptr ? 0 : memory_->size_bytes()) +
+    const auto bytes = [](const std::unique_ptr<Buffer>& buffer) {
+      return buffer == nullptr ? size_t{0} : buffer->size_bytes();
+    };
+    return bytes(type_memory_) + bytes(norm_) + bytes(norm_bias_) + side_bytes() +
+           packed_rows_.size() + (memory_ == nullptr ? 0 : memory_->size_bytes()) +
            (position_memory_ == nullptr ? 0 : position_memory_->size_bytes());
   }
 
@@ -54,6 +75,12 @@ class EmbeddingTable {
   bool adds_positions() const;
   // out += the vectors of the positions.
   absl::Status AddPositions(absl::Span<const int32_t> positions, MatrixView out);
+  absl::Status CheckTypes(absl::Span<const int32_t> types) const;
+  // out += rows of a table.
+  absl::Status AddRows(MatrixView table, absl::Span<const int32_t> rows, MatrixView out);
+  absl::Status LoadNorm(const ModelConfig& config, const WeightSource& source);
+  // Memory for what is added to `out`.
+  absl::StatusOr<MatrixView> RoomLike(MatrixView out);
   void ComputeSinusoids(absl::Span<const int32_t> positions, MatrixView rows);
   absl::Status LoadSides(const ModelConfig& config, const WeightSource& source,
                          WeightFormat wanted);
@@ -63,11 +90,19 @@ class EmbeddingTable {
     return side_memory_ == nullptr ? 0
                                    : side_memory_->size_bytes() + side_projection_->size_bytes();
   }
+  // What an adapter changes: `source` replaces rows, `factors` are added to them.
+  struct TableAdapter {
+    std::shared_ptr<const AdapterSource> source;
+    LowRankFactors factors;  // b [V, rank], a [rank, H]; of rank 0: none
+  };
+  absl::Status ApplyAdapters(absl::Span<const int32_t> ids, absl::Span<const int32_t> slots,
+                             MatrixView x);
   // out = rows of the packed table.
   void UnpackRows(absl::Span<const int32_t> ids, MatrixView out);
 
   PositionKind position_;
   int max_positions_;
+  int position_offset_;  // ModelConfig's
   float scale_;
   Backend* backend_;
   std::unique_ptr<Buffer> memory_;      // null where rows are packed
@@ -77,6 +112,11 @@ class EmbeddingTable {
   std::unique_ptr<Buffer> position_memory_;  // of learned positions
   MatrixView position_table_;                // [max_positions, H]
   std::unique_ptr<Buffer> position_rows_;    // of the step at hand; grows
+  std::unique_ptr<Buffer> type_memory_;      // null where there are no token types
+  MatrixView type_table_;                    // [types, H]
+  NormKind norm_kind_;
+  std::unique_ptr<Buffer> norm_;  // [H], of what leaves the table; null: none
+  std::unique_ptr<Buffer> norm_bias_;
   // Of embeddings for each layer.
   std::unique_ptr<Buffer> side_memory_;
   MatrixView side_table_;  // [V, L * S]; no columns where there are none
@@ -84,6 +124,9 @@ class EmbeddingTable {
   std::unique_ptr<Buffer> side_norm_;       // [S]
   std::unique_ptr<Buffer> side_projected_;  // of the step at hand; grows
   float norm_eps_;
+  std::vector<std::unique_ptr<TableAdapter>> adapters_;  // by slot; null where the table stays
+  std::unique_ptr<Buffer> addend_;                       // [1, H], of a row
+  int default_slot_ = -1;
 };
 
 }  // namespace sluice

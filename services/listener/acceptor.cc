@@ -408,7 +408,8 @@ const char* Acceptor::CountStreams(Connection& connection) {
   if (connection.socket == 0) {
     connection.socket = streams_.FindSocket(connection.peer, connection.port);
   }
-  if (connection.socket == 0) return nullptr;
+  // Of those that are trusted nobody reports the messages.
+  if (connection.socket == 0 || IsTrusted(connection)) return nullptr;
   connection.counted_at_bytes = connection.bytes;
   const auto streams = StreamCounts::Of(connection.socket);
   return streams.has_value() ? options_.guard->OnStreams(connection.id, *streams) : nullptr;

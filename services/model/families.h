@@ -29,6 +29,7 @@ inline constexpr TensorNames kLlamaNames = {
     .gate = "mlp.gate_proj",
     .up = "mlp.up_proj",
     .down = "mlp.down_proj",
+    .optional_prefix = "model.",
 };
 
 // Everything but biases and windows; the layer is for SetLayers. `head_dim` as in MapSizes.
@@ -141,6 +142,17 @@ extern const TensorNames kGpt2Names;
 void MapGpt2(JsonFields& fields, ModelConfig& config);
 extern const TensorNames kGptNeoxNames;
 void MapGptNeox(JsonFields& fields, ModelConfig& config);
+
+// ---- family_encoder.cc: encoders ----
+
+extern const TensorNames kBertNames;
+void MapBert(JsonFields& fields, ModelConfig& config);
+extern const TensorNames kRobertaNames;  // and of XLM-R
+void MapRoberta(JsonFields& fields, ModelConfig& config);
+extern const TensorNames kDistilBertNames;
+void MapDistilBert(JsonFields& fields, ModelConfig& config);
+extern const TensorNames kModernBertNames;
+void MapModernBert(JsonFields& fields, ModelConfig& config);
 
 // ---- family_textbook.cc: every switch by name, tensors called as Llama's ----
 

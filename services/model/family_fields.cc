@@ -197,6 +197,21 @@ std::vector<bool> MapAlternatingWindows(JsonFields& fields, int otherwise, int p
   return *std::move(windowed);
 }
 
+std::vector<bool> ReadWindowedLayers(JsonFields& fields,
+                                     absl::FunctionRef<bool(int layer)> otherwise,
+                                     const ModelConfig& config) {
+  std::optional<std::vector<bool>> windowed = ReadLayerTypes(fields, config.num_layers());
+  if (windowed.has_value()) return *std::move(windowed);
+  windowed.emplace();
+  for (int layer = 0; layer < config.num_layers(); ++layer) windowed->push_back(otherwise(layer));
+  return *std::move(windowed);
+}
+
+void SetWindowToBothSides(int sides, AttentionSpec& attention) {
+  attention.window = sides + 1;
+  attention.ahead = sides;
+}
+
 float ReadSoftCap(JsonFields& fields, const char* name, float otherwise) {
   if (fields.IsNull(name)) return 0;
   return static_cast<float>(fields.NumberAbove(name, 0, 1e6).value_or(otherwise));

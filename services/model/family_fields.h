@@ -55,6 +55,15 @@ void MapWindowOfSomeLayers(JsonFields& fields, int otherwise,
 std::vector<bool> MapAlternatingWindows(JsonFields& fields, int otherwise, int pattern,
                                         ModelConfig& config);
 
+// Which layers have a window: those that layer_types names or, without it, those for which
+// `otherwise` holds. REQUIRES: config.layers has the model's number of layers.
+std::vector<bool> ReadWindowedLayers(JsonFields& fields,
+                                     absl::FunctionRef<bool(int layer)> otherwise,
+                                     const ModelConfig& config);
+
+// Queries of an encoder see so many positions to either side and their own, instead of all.
+void SetWindowToBothSides(int sides, AttentionSpec& attention);
+
 // The cap in field `name`: 0, none, where it is null, and `otherwise` where it is absent.
 float ReadSoftCap(JsonFields& fields, const char* name, float otherwise);
 

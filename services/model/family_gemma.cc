@@ -46,6 +46,23 @@ std::vector<bool> MapGemma2Like(JsonFields& fields, float softcap, int pattern,
 
 }  // namespace
 
+namespace {
+
+// EmbeddingGemma: an encoder whose windows are half as wide, to both sides.
+void SetBidirectional(ModelConfig& config) {
+  for (LayerSpec& layer : config.layers) {
+    AttentionSpec& attention = layer.attention;
+    if (attention.window > 0) {
+      SetWindowToBothSides(attention.window / 2, attention);
+    } else {
+      attention.ahead = kAllAhead;
+    }
+  }
+  config.has_head = false;
+}
+
+}  // namespace
+
 void MapGemma2(JsonFields& fields, ModelConfig& config) {
   MapGemma2Like(fields, 50, 2, config);
   config.logit_softcap = ReadSoftCap(fields, "final_logit_softcapping", 30);
@@ -62,6 +79,7 @@ void MapGemma3(JsonFields& fields, ModelConfig& config) {
     attention.qk_norm = true;
     if (windowed[index]) attention.rope = local;
   }
+  if (ReadBool(fields, "use_bidirectional_attention", false)) SetBidirectional(config);
 }
 
 // ---- Gemma 4: heads of two sizes, values that are normalised, experts beside an MLP ----

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "services/model/config_texts.h"
+#include "services/model/embedder_spec.h"
 #include "services/model/gguf_model.h"
 
 namespace sluice {
@@ -38,6 +39,7 @@ absl::StatusOr<ModelIdentity> IdentifyModel(const std::string& model,
   uint64_t hash = Fnv1a(texts->config, 0xcbf29ce484222325);
   hash = Fnv1a(texts->generation, hash);
   hash = Fnv1a(overrides.rope_scaling, hash);
+  if (!IsGgufPath(model)) hash = Fnv1a(EmbedderTexts(model), hash);
   return ModelIdentity{ModelName(model), absl::StrCat(absl::Hex(hash, absl::kZeroPad16))};
 }
 

@@ -74,9 +74,15 @@ struct QueryGrowth {
   int offset = 0;
 };
 
+// AttentionSpec::ahead of attention without a limit.
+inline constexpr int kAllAhead = 1 << 28;
+
 struct AttentionSpec {
   float scale = 0;  // of query-key products, > 0; mostly 1 / sqrt(D)
   int window = 0;   // newest positions a query sees, its own included, >= 1; 0: all
+  // Positions after its own that a query sees too, as far as its text has them: of encoders, whose
+  // texts are never cut. kAllAhead: all of them; 0: none.
+  int ahead = 0;
   // A scaled score s becomes softcap * tanh(s / softcap), > 0; 0: it stays as it is.
   float softcap = 0;
   std::optional<QueryGrowth> growth;  // applied after the rotation; none: queries stay as they are
@@ -162,6 +168,9 @@ struct LayerNorms {
   bool before_mlp = true;
   bool after_attention = false;  // of what attention adds to the residual stream
   bool after_mlp = false;        // of what the MLP adds to it
+  // The two norms after branches are of the residual stream once the branch is added, which they
+  // replace ("post-norm", Vaswani et al. 2017), instead of the branch.
+  bool of_sum = false;
 };
 
 // A narrow embedding of the token for each layer (Gemma Team 2025), which a gate of the layer's state

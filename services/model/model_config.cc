@@ -188,6 +188,12 @@ absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& model,
   absl::StatusOr<ModelConfig> config = ParseTexts(*texts, overrides);
   // What families add to the weights of norms, GGUF files have already.
   if (config.ok() && IsGgufPath(model)) config->norm_weight_offset = 0;
+  if (config.ok() && !IsGgufPath(model)) {
+    absl::StatusOr<std::optional<EmbedderSpec>> embedder = LoadEmbedderSpec(model, *config);
+    if (!embedder.ok()) return embedder.status();
+    config->embedder = *std::move(embedder);
+    if (config->embedder.has_value()) config->has_head = false;
+  }
   if (config.ok()) DescribePublishedTensors(model, *config);
   return config;
 }

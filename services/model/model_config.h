@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/weight_format.h"
+#include "services/model/embedder_spec.h"
 #include "services/model/layer_spec.h"
 #include "services/model/published/scheme.h"
 #include "services/model/rope_config.h"
@@ -80,10 +81,17 @@ struct ModelConfig {
   float norm_weight_offset = 0;  // added to the stored weights of norms (Gemma: 1)
 
   PositionKind position = PositionKind::kNone;
-  bool tied_embeddings = false;  // the LM head is the embedding table
-  float embedding_scale = 1;     // token embeddings are multiplied by it
-  bool head_bias = false;        // of the LM head
-  float logit_scale = 1;         // logits are multiplied by it
+  int position_offset = 0;  // row of position 0 in the table of learned positions
+  int num_token_types = 0;  // rows of the table of token types, which are added; 0: there is none
+  bool embedding_norm = false;  // a norm of what leaves the embedding
+  bool final_norm = true;       // a norm before the head
+  // An LM head. Without one the model embeds texts, as `embedder` says, and generates none.
+  bool has_head = true;
+  std::optional<EmbedderSpec> embedder;  // how rows become a text's embedding; none: it has no say
+  bool tied_embeddings = false;          // the LM head is the embedding table
+  float embedding_scale = 1;             // token embeddings are multiplied by it
+  bool head_bias = false;                // of the LM head
+  float logit_scale = 1;                 // logits are multiplied by it
   // A scaled logit z becomes logit_softcap * tanh(z / logit_softcap), > 0; 0: it stays as it is.
   float logit_softcap = 0;
 
@@ -124,6 +132,14 @@ struct ModelConfig {
   // Of the layers [begin, end) those with keys and values, or with a state in place of them.
   int NumAttentionLayers(int64_t begin, int64_t end) const;
   int NumRecurrentLayers(int64_t begin, int64_t end) const;
+  // Whether queries see later positions: the keys and values of a text are of no use to another, nor
+  // to a longer one, and it is computed in one piece.
+  bool is_encoder() const {
+    for (const LayerSpec& layer : layers) {
+      if (layer.attention.ahead > 0) return true;
+    }
+    return false;
+  }
   // S, of embeddings for each layer; 0: there are none.
   int side_width() const {
     return layers.front().side.has_value() ? layers.front().side->width : 0;

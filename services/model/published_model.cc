@@ -204,7 +204,8 @@ std::vector<std::vector<TensorId>> PackedTogether(const std::vector<TensorId>& t
 
 // The matrices of a model, in groups that are packed as one.
 std::vector<std::vector<TensorId>> MatricesOf(const ModelConfig& config) {
-  std::vector<std::vector<TensorId>> groups = {{{TensorRole::kEmbedding}}, {{TensorRole::kHead}}};
+  std::vector<std::vector<TensorId>> groups = {{{TensorRole::kEmbedding}}};
+  if (config.has_head) groups.push_back({{TensorRole::kHead}});
   if (config.position == PositionKind::kLearned) groups.push_back({{TensorRole::kPositions}});
   for (int layer = 0; layer < config.num_layers(); ++layer) {
     std::vector<TensorId> tensors = TensorsOfLayer(layer, config);
@@ -307,7 +308,7 @@ void DescribePublishedTensors(const std::string& folder, ModelConfig& config) {
     return of.format == FormatOf(of.tensor, plain, native);
   });
   const TensorId head{TensorRole::kHead};
-  if (!config.tied_embeddings) {
+  if (!config.tied_embeddings && config.has_head) {
     if (const WeightFormat format = describer.FormatFor(head); format != WeightFormat::kBF16) {
       formats.push_back({head, format});
     }

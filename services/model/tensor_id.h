@@ -13,13 +13,17 @@ enum class TensorRole : uint8_t {
   kEmbedding,      // [V, H]
   kFinalNorm,      // [H]
   kHead,           // [V, H]; reads the embedding where the two are tied
-  kPositions,      // [max_positions, H], learned
+  kPositions,      // [position_offset + max_positions, H], learned
   kFinalNormBias,  // [H]
   kHeadBias,       // [V]
   // Of embeddings for each layer (SideSpec), side by side.
   kSideEmbedding,       // [V, L * S]
   kSideProjection,      // [L * S, H], of the token's embedding
   kSideProjectionNorm,  // [S], of what that makes for each layer
+  // Of encoders: added to and applied to a token's embedding.
+  kTokenTypes,         // [types, H]
+  kEmbeddingNorm,      // [H]
+  kEmbeddingNormBias,  // [H]
 
   // In a decoder layer.
   kAttentionNorm,      // [H], before attention
@@ -102,9 +106,12 @@ enum class TensorRole : uint8_t {
   kSideOut,       // [H, S]
   kSideNorm,      // [H], of what that makes
   kOutputFactor,  // [1], of all that leaves the layer
+
+  kAttentionPostNormBias,  // [H]
+  kMlpPostNormBias,        // [H]
 };
 inline constexpr TensorRole kFirstLayerRole = TensorRole::kAttentionNorm;
-inline constexpr int kNumTensorRoles = static_cast<int>(TensorRole::kOutputFactor) + 1;
+inline constexpr int kNumTensorRoles = static_cast<int>(TensorRole::kMlpPostNormBias) + 1;
 
 struct TensorId {
   TensorRole role = TensorRole::kEmbedding;

@@ -157,6 +157,16 @@ TensorName NameIn(const TensorNames& names, TensorId tensor) {
       return {names.expert_factors, ""};
     case TensorRole::kOutputFactor:
       return {names.output_factor, ""};
+    case TensorRole::kTokenTypes:
+      return {names.token_types, kWeightSuffix};
+    case TensorRole::kEmbeddingNorm:
+      return {names.embedding_norm, kWeightSuffix};
+    case TensorRole::kEmbeddingNormBias:
+      return {names.embedding_norm, kBiasSuffix};
+    case TensorRole::kAttentionPostNormBias:
+      return {names.attention_post_norm, kBiasSuffix};
+    case TensorRole::kMlpPostNormBias:
+      return {names.mlp_post_norm, kBiasSuffix};
   }
   SLUICE_CHECK(false);
   return {};

@@ -44,6 +44,9 @@ struct TensorNames {
   const char* side_embedding = nullptr;
   const char* side_projection = nullptr;
   const char* side_projection_norm = nullptr;
+  // Of encoders.
+  const char* token_types = nullptr;
+  const char* embedding_norm = nullptr;
 
   // Inside a layer, below `layer`. "$0" stands for the layer's index, "$1" for the expert's.
   const char* layer = nullptr;

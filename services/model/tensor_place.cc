@@ -31,6 +31,7 @@ bool IsNormWeight(TensorRole role) {
     case TensorRole::kMixtureNorm:
     case TensorRole::kBesidePostNorm:
     case TensorRole::kMixturePostNorm:
+    case TensorRole::kEmbeddingNorm:
       return true;
     default:
       return false;
@@ -79,15 +80,17 @@ TensorPlace TensorPlace::Row(int64_t row) const {
 TensorPlaces::TensorPlaces(const ModelConfig& config, const TensorNames& names,
                            const Checkpoint& checkpoint)
     : config_(config), names_(names), transposed_(names.transposed && !AreOwn()) {
-  const auto has_final_norm = [&] { return checkpoint.Has(NameOf({TensorRole::kFinalNorm})); };
+  // Every model has it under its own name; an embedding may be stored under the head's.
+  const TensorId probe{config.final_norm ? TensorRole::kFinalNorm : TensorRole::kEmbedding};
+  const auto has_probe = [&] { return checkpoint.Has(NameOf(probe)); };
   for (const Nesting nesting : {Nesting::kNone, Nesting::kOuter, Nesting::kInner}) {
     nesting_ = nesting;
-    if (has_final_norm()) break;
+    if (has_probe()) break;
   }
-  if (!has_final_norm()) nesting_ = Nesting::kNone;
-  const bool is_prefixed = has_final_norm();
+  if (!has_probe()) nesting_ = Nesting::kNone;
+  const bool is_prefixed = has_probe();
   has_prefix_ = false;
-  has_prefix_ = is_prefixed || !has_final_norm();
+  has_prefix_ = is_prefixed || !has_probe();
   tied_as_head_ = config.tied_embeddings && !checkpoint.Has(NameOf({TensorRole::kEmbedding})) &&
                   checkpoint.Has(NameOf({TensorRole::kHead}));
   has_mxfp4_stacks_ = HasMxFp4Stacks(checkpoint);

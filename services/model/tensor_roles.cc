@@ -172,8 +172,18 @@ bool HasTensor(TensorId tensor, const ModelConfig& config) {
   switch (tensor.role) {
     case TensorRole::kPositions:
       return config.position == PositionKind::kLearned;
+    case TensorRole::kFinalNorm:
+      return config.final_norm;
     case TensorRole::kFinalNormBias:
-      return config.norm_bias;
+      return config.final_norm && config.norm_bias;
+    case TensorRole::kHead:
+      return config.has_head;
+    case TensorRole::kTokenTypes:
+      return config.num_token_types > 0;
+    case TensorRole::kEmbeddingNorm:
+      return config.embedding_norm;
+    case TensorRole::kEmbeddingNormBias:
+      return config.embedding_norm && config.norm_bias;
     case TensorRole::kHeadBias:
       return config.head_bias;
     case TensorRole::kAttentionNorm:
@@ -188,6 +198,10 @@ bool HasTensor(TensorId tensor, const ModelConfig& config) {
       return config.layers[tensor.layer].norms.after_attention;
     case TensorRole::kMlpPostNorm:
       return config.layers[tensor.layer].norms.after_mlp;
+    case TensorRole::kAttentionPostNormBias:
+      return config.norm_bias && config.layers[tensor.layer].norms.after_attention;
+    case TensorRole::kMlpPostNormBias:
+      return config.norm_bias && config.layers[tensor.layer].norms.after_mlp;
     case TensorRole::kQBias:
       return config.layers[tensor.layer].attention.qkv_bias;
     case TensorRole::kKBias:
@@ -298,7 +312,8 @@ enum class Dim : uint8_t {
   kOne,
   kHidden,
   kVocabulary,
-  kPositions,
+  kPositions,  // those before position 0 included
+  kTokenTypes,
   kSide,           // S of SideSpec
   kSideAllLayers,  // L * S
   kHeads,
@@ -341,6 +356,9 @@ constexpr RoleDims kDims[] = {
     {TensorRole::kSideEmbedding, Dim::kVocabulary, Dim::kSideAllLayers},
     {TensorRole::kSideProjection, Dim::kSideAllLayers, Dim::kHidden},
     {TensorRole::kSideProjectionNorm, Dim::kSide},
+    {TensorRole::kTokenTypes, Dim::kTokenTypes, Dim::kHidden},
+    {TensorRole::kEmbeddingNorm, Dim::kHidden},
+    {TensorRole::kEmbeddingNormBias, Dim::kHidden},
     {TensorRole::kAttentionNorm, Dim::kHidden},
     {TensorRole::kQ, Dim::kQueries, Dim::kHidden},
     {TensorRole::kK, Dim::kKeys, Dim::kHidden},
@@ -408,6 +426,8 @@ constexpr RoleDims kDims[] = {
     {TensorRole::kSideOut, Dim::kHidden, Dim::kSide},
     {TensorRole::kSideNorm, Dim::kHidden},
     {TensorRole::kOutputFactor, Dim::kOne},
+    {TensorRole::kAttentionPostNormBias, Dim::kHidden},
+    {TensorRole::kMlpPostNormBias, Dim::kHidden},
 };
 
 constexpr bool HasEveryRole() {
@@ -471,7 +491,9 @@ IndexRange RangeOf(Dim dim, TensorId tensor, const ModelConfig& config, const Sh
     case Dim::kVocabulary:
       return all(config.vocab_size);
     case Dim::kPositions:
-      return all(config.max_positions);
+      return all(int64_t{config.position_offset} + config.max_positions);
+    case Dim::kTokenTypes:
+      return all(config.num_token_types);
     case Dim::kSide:
       return all(config.side_width());
     case Dim::kSideAllLayers:

@@ -54,6 +54,7 @@ WeightFormat FormatOf(TensorId tensor, const ModelConfig& config, WeightFormat w
   switch (tensor.role) {
     case TensorRole::kEmbedding:
     case TensorRole::kPositions:
+    case TensorRole::kTokenTypes:
     case TensorRole::kSideEmbedding:
       return IsQuantized(wanted) ? WeightFormat::kBF16 : wanted;
     case TensorRole::kQNorm:  // a matrix where every head has weights of its own

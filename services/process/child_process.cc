@@ -23,7 +23,7 @@ constexpr int kCannotExecute = 127;  // as shells have it
 
 // In the child: only async-signal-safe calls, since another thread may have held any lock when the
 // process was copied.
-[[noreturn]] void BecomeProgram(pid_t parent, char* const* argv) {
+[[noreturn]] void BecomeProgram(pid_t parent, char* const* argv, ChildStreams streams) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   // The parent may have ended before it could be watched.
   if (getppid() != parent) _exit(kCannotExecute);
@@ -31,9 +31,9 @@ constexpr int kCannotExecute = 127;  // as shells have it
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  const int empty = open("/dev/null", O_RDONLY);
-  if (empty >= 0) dup2(empty, STDIN_FILENO);
-  dup2(STDERR_FILENO, STDOUT_FILENO);
+  const int in = streams.in >= 0 ? streams.in : open("/dev/null", O_RDONLY);
+  if (in >= 0) dup2(in, STDIN_FILENO);
+  dup2(streams.out >= 0 ? streams.out : STDERR_FILENO, STDOUT_FILENO);
   close_range(3, ~0U, 0);
   execv(argv[0], argv);
   _exit(kCannotExecute);
@@ -63,7 +63,8 @@ std::string OwnProgram(const char* argv0) {
   return access(called.c_str(), X_OK) == 0 ? called : file.string();
 }
 
-absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>& argv) {
+absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>& argv,
+                                                 ChildStreams streams) {
   if (access(argv[0].c_str(), X_OK) != 0) {
     return absl::NotFoundError(
         absl::StrCat("cannot execute ", argv[0], ": ", std::strerror(errno)));
@@ -78,7 +79,7 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>&
   const pid_t parent = getpid();
   // Unlike fork it runs no handlers of libraries, such as gRPC's, which need locks.
   const pid_t pid = _Fork();
-  if (pid == 0) BecomeProgram(parent, arguments.data());
+  if (pid == 0) BecomeProgram(parent, arguments.data(), streams);
   if (pid < 0) {
     return absl::ResourceExhaustedError(
         absl::StrCat("cannot start ", argv[0], ": ", std::strerror(errno)));

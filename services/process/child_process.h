@@ -16,14 +16,21 @@ namespace sluice {
 // loader that runs it, say), else its file.
 std::string OwnProgram(const char* argv0);
 
+// Files that become a child's stdin and stdout; -1: empty, and the parent's stderr.
+struct ChildStreams {
+  int in = -1;
+  int out = -1;
+};
+
 class ChildProcess {
  public:
   // Starts argv[0], a path, in a process group of its own, so that Ctrl-C at the terminal reaches
-  // the parent alone. stdin is empty; stdout goes to stderr, which is the parent's. The child is
+  // the parent alone. stdin and stdout are `streams`; stderr is the parent's. The child is
   // killed when the thread that called this ends, however it ends: call it from one that lives as
   // long as the program. Safe while other threads run.
   // NOT_FOUND where argv[0] can't be executed, RESOURCE_EXHAUSTED where no process can be made.
-  static absl::StatusOr<ChildProcess> Start(const std::vector<std::string>& argv);
+  static absl::StatusOr<ChildProcess> Start(const std::vector<std::string>& argv,
+                                            ChildStreams streams = {});
 
   ChildProcess(ChildProcess&& other) noexcept;
   ChildProcess& operator=(ChildProcess&& other) noexcept;

@@ -28,6 +28,8 @@ const SampleRow& GreedyRow() {
   return row;
 }
 
+bool IsPooled(const SamplerTask& task) { return std::holds_alternative<PooledRow>(task.token); }
+
 SampleRow RowOf(const SamplerTask& task) {
   const auto* sampled = std::get_if<SampleRow>(&task.token);
   if (sampled == nullptr || !task.refusal.ok()) return GreedyRow();
@@ -74,29 +76,44 @@ absl::StatusOr<std::unique_ptr<Sampler>> Sampler::Load(const ModelConfig& config
   const int64_t row_bytes = config.vocab_size * static_cast<int64_t>(sizeof(float));
   const int64_t tile_bytes = backend.memory().has_value() ? kTileBytesOnDevice : kTileBytes;
   const int64_t tile_rows = std::clamp<int64_t>(tile_bytes / row_bytes, 1, kMaxTileRows);
+  std::unique_ptr<Sampler> sampler(new Sampler(config, backend, tile_rows));
+  if (config.embedder.has_value()) {
+    auto pooler = Pooler::Load(config, source, backend);
+    if (!pooler.ok()) return pooler.status();
+    sampler->pooler_ = *std::move(pooler);
+  }
+  if (!config.has_head) return sampler;
   auto head = LmHead::Load(config, source, weights, tile_rows, backend);
   if (!head.ok()) return head.status();
+  sampler->head_ = *std::move(head);
   auto logits = backend.Allocate(tile_rows * row_bytes);
   if (!logits.ok()) return logits.status();
-  return std::unique_ptr<Sampler>(
-      new Sampler(backend, *std::move(head), tile_rows, *std::move(logits)));
+  sampler->logits_ = *std::move(logits);
+  return sampler;
 }
 
-Sampler::Sampler(Backend& backend, LmHead head, int64_t tile_rows, std::unique_ptr<Buffer> logits)
+Sampler::Sampler(const ModelConfig& config, Backend& backend, int64_t tile_rows)
     : backend_(backend),
-      head_(std::move(head)),
-      tile_rows_(tile_rows),
-      logits_(std::move(logits)) {}
+      vocab_size_(config.vocab_size),
+      hidden_size_(config.hidden_size),
+      row_width_(config.row_width()),
+      tile_rows_(tile_rows) {}
 
 absl::StatusOr<std::vector<SampledToken>> Sampler::Run(MatrixView hidden,
                                                        absl::Span<const SamplerTask> tasks) {
   SLUICE_CHECK(hidden.rows == static_cast<int64_t>(tasks.size()));
   std::vector<SampledToken> results(tasks.size());
-  for (int64_t row = 0; row < hidden.rows; row += tile_rows_) {
-    const int64_t count = std::min(tile_rows_, hidden.rows - row);
-    absl::Status done = RunTile(hidden.Rows(row, count), tasks.subspan(row, count), row,
-                                absl::MakeSpan(results).subspan(row, count));
+  for (int64_t row = 0; row < hidden.rows;) {
+    const bool pooled = IsPooled(tasks[row]);
+    const int64_t most = pooled ? hidden.rows : std::min(row + tile_rows_, hidden.rows);
+    int64_t end = row + 1;
+    while (end < most && IsPooled(tasks[end]) == pooled) ++end;
+    const MatrixView rows = hidden.Rows(row, end - row);
+    const auto of_rows = tasks.subspan(row, end - row);
+    const auto into = absl::MakeSpan(results).subspan(row, end - row);
+    absl::Status done = pooled ? RunPooled(rows, of_rows, into) : RunTile(rows, of_rows, row, into);
     if (!done.ok()) return done;
+    row = end;
   }
   return results;
 }
@@ -113,11 +130,58 @@ absl::Status Sampler::CheckTask(const SamplerTask& task) const {
       absl::StrCat("score_token_id is ", scored->id, "; accepted: 0 to ", vocab_size() - 1));
 }
 
+absl::Status Sampler::RunPooled(MatrixView hidden, absl::Span<const SamplerTask> tasks,
+                                absl::Span<SampledToken> results) {
+  if (!pooler_.has_value()) {
+    for (SampledToken& result : results) {
+      result.status = absl::FailedPreconditionError("this model makes no embeddings");
+    }
+    return absl::OkStatus();
+  }
+  std::vector<int64_t> counts, last;
+  for (size_t i = 0, first = 0; i < tasks.size(); ++i) {
+    if (!std::get<PooledRow>(tasks[i].token).is_last && i + 1 < tasks.size()) continue;
+    counts.push_back(static_cast<int64_t>(i + 1 - first));
+    last.push_back(static_cast<int64_t>(i));
+    first = i + 1;
+  }
+  auto embeddings = pooler_->Pool(hidden, counts);
+  if (!embeddings.ok()) return embeddings.status();
+  for (size_t text = 0; text < last.size(); ++text) {
+    SampledToken& result = results[last[text]];
+    std::vector<float>& embedding = (*embeddings)[text];
+    if (std::all_of(embedding.begin(), embedding.end(), [](float x) { return std::isfinite(x); })) {
+      result.embedding = std::move(embedding);
+    } else {
+      result.status =
+          absl::InternalError("the embedding is not finite; weights or activations are broken");
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Sampler::RunTile(MatrixView hidden, absl::Span<const SamplerTask> tasks,
                               int64_t first_row, absl::Span<SampledToken> results) {
+  if (!head_.has_value()) {
+    for (SampledToken& result : results) {
+      result.status =
+          absl::FailedPreconditionError("this model has no LM head to choose tokens by");
+    }
+    return absl::OkStatus();
+  }
   const int64_t vocab = vocab_size();
   const MatrixView logits{logits_->data(), DType::kF32, hidden.rows, vocab, vocab};
-  head_.Logits(hidden, logits);
+  std::vector<int32_t> slots;  // empty: no row has an adapter
+  const bool has_adapters =
+      default_slot_ >= 0 || std::any_of(tasks.begin(), tasks.end(), [](const SamplerTask& task) {
+        return task.adapter_slot >= 0;
+      });
+  if (has_adapters) {
+    for (const SamplerTask& task : tasks) {
+      slots.push_back(task.adapter_slot >= 0 ? task.adapter_slot : default_slot_);
+    }
+  }
+  head_->Logits(hidden, slots, logits);
   absl::Status done = Choose(logits, tasks, first_row, results);
   if (done.ok()) done = FindTop(logits, tasks, results);
   if (done.ok()) done = FillLogprobs(logits, tasks, results);

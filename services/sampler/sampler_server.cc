@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "services/model/memory_plan.h"
+#include "services/model/open_adapter.h"
 #include "services/sampler/sampler.h"
 #include "services/sampler/sampler_stage.h"
 #include "services/stage/stage_service.h"
@@ -19,7 +20,8 @@ struct Parts {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ModelServer>> StartSamplerServer(const ModelServerOptions& options) {
+absl::StatusOr<std::unique_ptr<ModelServer>> StartSamplerServer(const ModelServerOptions& options,
+                                                                const std::string& adapter) {
   absl::StatusOr<std::unique_ptr<ModelServer>> server =
       ModelServer::Open(options, Role::kSampler, {Role::kShard});
   if (!server.ok()) return server.status();
@@ -29,9 +31,11 @@ absl::StatusOr<std::unique_ptr<ModelServer>> StartSamplerServer(const ModelServe
       {.name = "the head",
        .read =
            [&config](const WeightSource& weights) {
-             return weights.BytesOf({TensorRole::kFinalNorm}) +
-                    weights.BytesOf({TensorRole::kHead}) +
-                    (config.norm_bias ? weights.BytesOf({TensorRole::kFinalNormBias}) : 0);
+             uint64_t bytes = 0;
+             for (const TensorId tensor : TensorsOutsideLayers(config)) {
+               if (!IsOfTheEmbedding(tensor)) bytes += weights.BytesOf(tensor);
+             }
+             return bytes;
            },
        .kept =
            [&config](WeightFormat format) {
@@ -43,6 +47,12 @@ absl::StatusOr<std::unique_ptr<ModelServer>> StartSamplerServer(const ModelServe
       Sampler::Load(config, opened.weights(), options.weights, opened.backend());
   if (!sampler.ok()) return sampler.status();
   parts->sampler = *std::move(sampler);
+  if (!adapter.empty()) {
+    const absl::StatusOr<AdapterSource> source = OpenAdapter(adapter, options.model, config);
+    if (!source.ok()) return source.status();
+    if (status = parts->sampler->LoadAdapter(0, *source); !status.ok()) return status;
+    parts->sampler->UseAdapter(0);
+  }
   if (status = opened.Identify(); !status.ok()) return status;
   SamplerStage& stage =
       parts->stage.emplace(parts->sampler.get(), &opened.backend(), opened.progress());

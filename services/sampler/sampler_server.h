@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "services/model_server/model_server.h"
@@ -9,6 +10,8 @@
 namespace sluice {
 
 // Errors of loading and of Server::Start.
-absl::StatusOr<std::unique_ptr<ModelServer>> StartSamplerServer(const ModelServerOptions& options);
+// `adapter`: PEFT folder, with which all sequences are computed; empty: none.
+absl::StatusOr<std::unique_ptr<ModelServer>> StartSamplerServer(const ModelServerOptions& options,
+                                                                const std::string& adapter = "");
 
 }  // namespace sluice

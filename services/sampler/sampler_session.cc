@@ -21,6 +21,7 @@ void ToProto(const SampledToken& sampled, v1::SampledRow& row) {
   }
   row.set_token_id(sampled.token.id);
   row.set_logprob(sampled.token.logprob);
+  row.mutable_embedding()->Add(sampled.embedding.begin(), sampled.embedding.end());
 }
 
 void AddTop(const SampledToken& sampled, v1::SampledRow& row) {
@@ -124,6 +125,10 @@ void SamplerSession::PrepareRow(const v1::SamplerExecute& plan, int index, Prepa
   prepared.rows.push_back({.first = index});
   task.num_logprobs = row.num_logprobs();
   task.processed_logprobs = row.processed_logprobs() && !row.has_score_token_id();
+  if (row.has_pool()) {
+    task.token = PooledRow{.is_last = row.pool().is_last()};
+    return;
+  }
   if (row.perturbed() && !row.has_score_token_id()) {
     task.num_logprobs = static_cast<int>(sampler_.vocab_size());
     task.processed_logprobs = true;

@@ -29,6 +29,7 @@ constexpr Rule kRules[] = {
     {"/sluice.v1.TokenizerService/", {Role::kOrchestrator}},
     {"/sluice.v1.GenerationService/", {Role::kClient}},
     {"/sluice.v1.GenerationSessionService/", {Role::kClient}},
+    {"/sluice.v1.InspectService/", {Role::kClient}},
     {"/grpc.health.v1.Health/", kEverybody},
     {"/grpc.reflection.", kEverybody},
 };

@@ -1,5 +1,6 @@
 // ShardModel's attention: by head, to latents, and the choice between these and states.
 #include "kernels/latent_ops.h"
+#include "kernels/open_attention_ops.h"
 #include "kernels/recurrent_ops.h"
 #include "services/shard/shard_model.h"
 #include "services/shard/step_shape.h"
@@ -32,11 +33,12 @@ absl::Status ShardModel::Attend(const LayerWeights& layer, int index, const Norm
       return sent;
     }
   } else if (attention.latent != nullptr) {
-    AttendToLatents(attention, index, step);
+    if (absl::Status made = AttendToLatents(attention, index, step); !made.ok()) return made;
   } else if (absl::Status sent = AttendByHead(attention, index, step); !sent.ok()) {
     return sent;
   }
   BranchEnd end{.post = layer.norms.after_attention ? &layer.attention_post_norm : nullptr,
+                .post_is_of_sum = layer.norms.of_sum,
                 .multiplier = layer.residual_multiplier};
   if (layer.norms.before_mlp && layer.parallel_residual) {
     // Before the residual stream changes, as the MLP reads the layer's input too.
@@ -48,10 +50,10 @@ absl::Status ShardModel::Attend(const LayerWeights& layer, int index, const Norm
   }
   if (attention.recurrent != nullptr) {
     return AddProductToResidual(step.views.recurrent.attended, *attention.recurrent->out,
-                                /*bias=*/{}, end, step);
+                                TensorRole::kRecurrentOut, /*bias=*/{}, end, step);
   }
   const MatrixView attended = step.views.attended.Columns(0, attention.o->num_inputs());
-  return AddProductToResidual(attended, *attention.o, attention.o_bias, end, step);
+  return AddProductToResidual(attended, *attention.o, TensorRole::kO, attention.o_bias, end, step);
 }
 
 absl::Status ShardModel::AttendByHead(const AttentionWeights& attention, int index,
@@ -60,7 +62,9 @@ absl::Status ShardModel::AttendByHead(const AttentionWeights& attention, int ind
   const AttentionSpec& spec = attention.spec;
   const MatrixView qkv = views.qkv.Columns(0, attention.qkv->num_outputs());
   const MatrixView queries = qkv.Columns(0, plan_.heads.size() * attention.head_dim);
-  backend_.Gemm(step.input, *attention.qkv, qkv, {.bias = attention.qkv_bias.data_or_null()});
+  absl::Status made = Multiply(step.input, *attention.qkv, TensorRole::kQ, qkv,
+                               {.bias = attention.qkv_bias.data_or_null()}, step);
+  if (!made.ok()) return made;
   if (spec.value_norm) NormValues(attention, qkv);
   if (NormsWholeQk(spec)) {
     if (absl::Status sent = NormWholeQk(attention, step); !sent.ok()) return sent;
@@ -71,17 +75,21 @@ absl::Status ShardModel::AttendByHead(const AttentionWeights& attention, int ind
   if (spec.growth.has_value()) {
     backend_.ScaleRows(static_cast<const float*>(views.query_factors.data), queries);
   }
-  backend_.PagedAttention(queries, pool, slot,
-                          {.scale = spec.scale,
-                           .window = spec.window,
-                           .chunk = spec.chunk,
-                           .sinks = attention.sinks.data_or_null(),
-                           .softcap = spec.softcap},
-                          views.attended.Columns(0, queries.cols));
+  const AttentionOptions options{.scale = spec.scale,
+                                 .window = spec.window,
+                                 .chunk = spec.chunk,
+                                 .sinks = attention.sinks.data_or_null(),
+                                 .softcap = spec.softcap};
+  const MatrixView attended = views.attended.Columns(0, queries.cols);
+  if (spec.ahead > 0) {
+    OpenAttentionOpsOf(backend_)->OpenAttention(queries, pool, slot, options, spec.ahead, attended);
+  } else {
+    backend_.PagedAttention(queries, pool, slot, options, attended);
+  }
   if (attention.gate != nullptr) {
-    backend_.Gemm(step.input, *attention.gate, views.output_gate);
-    RecurrentOpsOf(backend_)->GateBySigmoid(views.output_gate,
-                                            views.attended.Columns(0, queries.cols));
+    made = Multiply(step.input, *attention.gate, TensorRole::kQGate, views.output_gate, {}, step);
+    if (!made.ok()) return made;
+    RecurrentOpsOf(backend_)->GateBySigmoid(views.output_gate, attended);
   }
   return absl::OkStatus();
 }
@@ -96,31 +104,42 @@ void ShardModel::NormValues(const AttentionWeights& attention, MatrixView qkv) {
 }
 
 // One arithmetic for decode and prefill: docs/decisions/056-latent-attention-is-always-absorbed.md.
-void ShardModel::AttendToLatents(const AttentionWeights& attention, int index, const Step& step) {
+absl::Status ShardModel::AttendToLatents(const AttentionWeights& attention, int index,
+                                         const Step& step) {
   const LatentSpec& spec = *attention.spec.latent;
   const LatentWeights& weights = *attention.latent;
   const LatentViews& views = step.views.latent;
   LatentOps& latents = *backend_.latents();
+  absl::Status made;
   if (spec.query_rank > 0) {
-    backend_.Gemm(step.input, *weights.q_in, views.q_latent,
-                  {.bias = weights.q_in_bias.data_or_null()});
+    made = Multiply(step.input, *weights.q_in, TensorRole::kQA, views.q_latent,
+                    {.bias = weights.q_in_bias.data_or_null()}, step);
+    if (!made.ok()) return made;
     backend_.RmsNorm(views.q_latent, weights.q_norm.data(), spec.norm_eps, views.q_latent_normed);
-    backend_.Gemm(views.q_latent_normed, *weights.q_b, views.q);
+    made = Multiply(views.q_latent_normed, *weights.q_b, TensorRole::kQB, views.q, {}, step);
   } else {
-    backend_.Gemm(step.input, *weights.q_in, views.q);
+    made = Multiply(step.input, *weights.q_in, TensorRole::kQ, views.q, {}, step);
   }
-  backend_.Gemm(step.input, *weights.kv_a, views.kv, {.bias = weights.kv_a_bias.data_or_null()});
+  if (!made.ok()) return made;
+  made = Multiply(step.input, *weights.kv_a, TensorRole::kKvA, views.kv,
+                  {.bias = weights.kv_a_bias.data_or_null()}, step);
+  if (!made.ok()) return made;
   KvPool& pool = *kv_pools_[kv_slots_[index].pool];
   const int slot = kv_slots_[index].layer;
   latents.PrepareLatentAttention(views.q, views.kv, LatentParamsOf(attention), slot, pool,
                                  views.absorbed);
   latents.GemmOfHeads({views.q, spec.query_dim()}, weights.key_maps.all(),
                       {views.absorbed, spec.stored_dim()});
+  AddToHeads({views.q, spec.query_dim()}, /*parity=*/0, spec.nope_dim,
+             {views.absorbed, spec.stored_dim()}, spec.rank, step);
   backend_.PagedAttention(views.absorbed, pool, slot,
                           {.scale = attention.spec.scale, .window = attention.spec.window},
                           views.mixed);
   latents.GemmOfHeads({views.mixed, spec.rank}, weights.value_maps.all(),
                       {step.views.attended, spec.value_dim});
+  AddToHeads({views.mixed, spec.rank}, /*parity=*/1, spec.rank,
+             {step.views.attended, spec.value_dim}, spec.value_dim, step);
+  return absl::OkStatus();
 }
 
 LatentParams ShardModel::LatentParamsOf(const AttentionWeights& attention) const {

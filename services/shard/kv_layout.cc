@@ -53,6 +53,12 @@ KvLayout KvLayoutOf(const ModelConfig& config, const ShardPlan& plan, int block_
       continue;
     }
     const int pool = PoolOf(SpecOf(layer, config, plan), layout.pools);
+    if (config.is_encoder()) {
+      // A text is computed in one step, layer by layer: each may overwrite what the one before read.
+      layout.pools[pool].num_layers = 1;
+      layout.slots.push_back({pool, 0});
+      continue;
+    }
     layout.slots.push_back({pool, layout.pools[pool].num_layers++});
   }
   for (KvPoolSpec& pool : layout.pools) {

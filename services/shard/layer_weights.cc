@@ -454,7 +454,8 @@ size_t LayerWeights::size_bytes() const {
        {&attention_norm.weight, &attention_norm.bias, &attention.qkv_bias, &attention.q_norm,
         &attention.k_norm, &attention.q_norm_bias, &attention.k_norm_bias, &attention.o_bias,
         &attention.sinks, &attention.value_norm, &mlp_norm.weight, &mlp_norm.bias,
-        &attention_post_norm.weight, &mlp_post_norm.weight, &side_norm.weight}) {
+        &attention_post_norm.weight, &attention_post_norm.bias, &mlp_post_norm.weight,
+        &mlp_post_norm.bias, &side_norm.weight}) {
     bytes += vector->size_bytes();
   }
   return bytes;
@@ -474,8 +475,9 @@ absl::StatusOr<LayerWeights> LoadLayerWeights(const ModelConfig& config, const S
   weights.mlp_norm = {loader.Vector({kMlpNorm}), loader.Vector({kMlpNormBias})};
   weights.mlp = std::visit(
       [&](const auto& mlp) -> MlpWeights { return LoadMlp(mlp, plan, loader); }, spec.mlp);
-  weights.attention_post_norm.weight = loader.Vector({kAttentionPostNorm});
-  weights.mlp_post_norm.weight = loader.Vector({kMlpPostNorm});
+  weights.attention_post_norm = {loader.Vector({kAttentionPostNorm}),
+                                 loader.Vector({kAttentionPostNormBias})};
+  weights.mlp_post_norm = {loader.Vector({kMlpPostNorm}), loader.Vector({kMlpPostNormBias})};
   weights.side_gate = loader.Matrix({kSideGate});
   weights.side_out = loader.Matrix({kSideOut});
   weights.side_norm.weight = loader.Vector({kSideNorm});

@@ -140,7 +140,7 @@ struct LayerWeights {
   AttentionWeights attention;
   NormWeights mlp_norm;  // [H], before the MLP
   MlpWeights mlp;
-  NormWeights attention_post_norm, mlp_post_norm;  // [H], of what the two add
+  NormWeights attention_post_norm, mlp_post_norm;  // [H], as LayerNorms has them
   // LayerSpec's. Norms that it lacks are empty.
   bool parallel_residual = false;
   LayerNorms norms;

@@ -6,11 +6,6 @@
 namespace sluice {
 namespace {
 
-// `memory` as k rows of an expert for each row of a step.
-MatrixView RowsOfExperts(MatrixView memory, int num_chosen, int64_t width) {
-  return {memory.data, memory.dtype, memory.rows * num_chosen, width, width};
-}
-
 // `columns` of `memory`, without gaps.
 MatrixView Narrowed(MatrixView memory, int64_t columns) {
   return {memory.data, memory.dtype, memory.rows, columns, columns};
@@ -34,10 +29,12 @@ RouteParams ParamsOf(const MixtureWeights& mlp) {
 
 absl::Status ShardModel::RunMlp(const MixtureWeights& mlp, const BranchEnd& end, const Step& step) {
   if (mlp.spec.beside.has_value()) return RunMlpBesideExperts(mlp, end, step);
-  const Routing routing = RouteRows(mlp, step.input, step);
-  return SumExperts(mlp, routing, step.input, step, [&](LastProduct product) {
-    return AddToResidual(product, /*bias=*/nullptr, end, step);
-  });
+  const absl::StatusOr<Routing> routing = RouteRows(mlp, step.input, step);
+  if (!routing.ok()) return routing.status();
+  return SumExperts(mlp, *routing, step.input, step,
+                    [&](LastProduct product, const AfterProduct* after) {
+                      return AddToResidual(product, after, /*bias=*/nullptr, end, step);
+                    });
 }
 
 absl::Status ShardModel::RunMlpBesideExperts(const MixtureWeights& mlp, const BranchEnd& end,
@@ -48,71 +45,60 @@ absl::Status ShardModel::RunMlpBesideExperts(const MixtureWeights& mlp, const Br
     backend_.RmsNorm(x, weight.data(), config_.norm_eps, out);
   };
   const MatrixView activated = views.activated.Columns(0, plan_.MlpOf(spec.width).columns.size());
-  backend_.Gemm(step.input, *mlp.beside.gate_up, activated,
-                {.bias = mlp.beside.gate_up_bias.data_or_null(), .activation = spec.activation});
-  const auto down = [&](MatrixView out, const float* bias, bool add_to_out) {
-    backend_.Gemm(activated, *mlp.beside.down, out, {.bias = bias, .add_to_out = add_to_out});
-  };
-  const float* const bias = mlp.beside.down_bias.data_or_null();
-  if (absl::Status sent = SumBranch(down, bias, views.branch, step); !sent.ok()) return sent;
+  absl::Status made = Multiply(
+      step.input, *mlp.beside.gate_up, spec.gated ? TensorRole::kGate : TensorRole::kUp, activated,
+      {.bias = mlp.beside.gate_up_bias.data_or_null(), .activation = spec.activation}, step);
+  if (!made.ok()) return made;
+  made = SumProduct(activated, *mlp.beside.down, TensorRole::kDown, mlp.beside.down_bias,
+                    views.branch, step);
+  if (!made.ok()) return made;
   norm(views.branch, mlp.beside_post_norm, views.branch);
   norm(step.hidden, mlp.router_norm, views.normed);
-  const Routing routing = RouteRows(mlp, views.normed, step);
+  const absl::StatusOr<Routing> routing = RouteRows(mlp, views.normed, step);
+  if (!routing.ok()) return routing.status();
   norm(step.hidden, mlp.mixture_norm, views.normed);
   const MatrixView second = views.second_branch;
-  const absl::Status sent = SumExperts(mlp, routing, views.normed, step, [&](LastProduct product) {
-    return SumBranch(product, /*bias=*/nullptr, second, step);
-  });
-  if (!sent.ok()) return sent;
+  made = SumExperts(mlp, *routing, views.normed, step,
+                    [&](LastProduct product, const AfterProduct* after) {
+                      return SumBranch(product, after, /*bias=*/nullptr, second, step);
+                    });
+  if (!made.ok()) return made;
   norm(second, mlp.mixture_post_norm, second);
   backend_.AddResidual(second, views.branch);
   EndBranch(end, step);
   return absl::OkStatus();
 }
 
-Routing ShardModel::RouteRows(const MixtureWeights& mlp, MatrixView input, const Step& step) {
+absl::StatusOr<Routing> ShardModel::RouteRows(const MixtureWeights& mlp, MatrixView input,
+                                              const Step& step) {
   const RouterSpec& router = mlp.spec.router;
   const MatrixView outputs = Narrowed(step.views.router_outputs, router.num_experts);
   const Routing routing =
       Routing::In(step.views.routing.data, outputs.rows, router.num_experts, router.num_chosen);
-  backend_.Gemm(input, *mlp.router, outputs, {.bias = mlp.router_bias.data_or_null()});
+  const absl::Status made = Multiply(input, *mlp.router, TensorRole::kRouter, outputs,
+                                     {.bias = mlp.router_bias.data_or_null()}, step);
+  if (!made.ok()) return made;
   backend_.experts()->Route(outputs, ParamsOf(mlp), routing);
   return routing;
 }
 
-absl::Status ShardModel::SumExperts(const MixtureWeights& mlp, const Routing& routing,
-                                    MatrixView input, const Step& step,
-                                    absl::FunctionRef<absl::Status(LastProduct)> sum) {
-  const DenseMlpSpec& expert = mlp.spec.expert;
-  ExpertOps& experts = *backend_.experts();
-  const MatrixView activated = RowsOfExperts(step.views.expert_activated, routing.num_chosen,
-                                             plan_.MlpOf(mlp.spec, expert.width).columns.size());
-  experts.GroupedGemm(input, *mlp.gate_up, routing,
-                      {.bias = mlp.gate_up_bias.data_or_null(),
-                       .activation = expert.activation,
-                       .clamp = expert.clamp,
-                       .weighs_inputs = mlp.spec.weighs_inputs},
-                      activated);
-  if (expert.squared) RecurrentOpsOf(backend_)->Square(activated);
-  CombineOptions combine{.weighted = !mlp.spec.weighs_inputs, .bias = mlp.down_bias.data_or_null()};
-  if (mlp.shared_down != nullptr) combine.shared = RunSharedExpert(mlp, step);
-  return sum([&](MatrixView out, const float* /*bias*/, bool add_to_out) {
-    combine.add_to_out = add_to_out;
-    experts.CombineExperts(activated, *mlp.down, routing, combine, out);
-  });
-}
-
-SharedExpert ShardModel::RunSharedExpert(const MixtureWeights& mlp, const Step& step) {
+absl::StatusOr<SharedExpert> ShardModel::RunSharedExpert(const MixtureWeights& mlp,
+                                                         const Step& step) {
   const StepViews& views = step.views;
   const DenseMlpSpec& expert = mlp.spec.expert;
   SharedExpert shared{.x = Narrowed(views.shared_activated,
                                     plan_.MlpOf(mlp.spec, mlp.spec.shared_width).columns.size()),
                       .down = mlp.shared_down.get()};
-  backend_.Gemm(step.input, *mlp.shared_gate_up, shared.x,
-                {.activation = expert.activation, .clamp = expert.clamp});
+  absl::Status made =
+      Multiply(step.input, *mlp.shared_gate_up,
+               expert.gated ? TensorRole::kSharedGate : TensorRole::kSharedUp, shared.x,
+               {.activation = expert.activation, .clamp = expert.clamp}, step);
+  if (!made.ok()) return made;
   if (expert.squared) RecurrentOpsOf(backend_)->Square(shared.x);
   if (mlp.shared_score != nullptr) {
-    backend_.Gemm(step.input, *mlp.shared_score, views.shared_scores);
+    made = Multiply(step.input, *mlp.shared_score, TensorRole::kSharedScore, views.shared_scores,
+                    {}, step);
+    if (!made.ok()) return made;
     shared.scores = views.shared_scores.Row(0);
   }
   return shared;

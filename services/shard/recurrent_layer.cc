@@ -10,10 +10,14 @@ absl::Status ShardModel::RunRecurrence(const RecurrentWeights& weights, int inde
   const RecurrentViews& views = step.views.recurrent;
   RecurrentOps& ops = *RecurrentOpsOf(backend_);
   const bool has_correction = spec.kind == RecurrenceKind::kGatedDelta;
-  backend_.Gemm(step.input, *weights.mixed, views.mixed);
-  backend_.Gemm(step.input, *weights.gate, views.gate);
-  if (has_correction) backend_.Gemm(step.input, *weights.beta, views.beta);
-  backend_.Gemm(step.input, *weights.decay, views.decay);
+  const auto multiply = [&](const PackedMatrix& matrix, TensorRole first, MatrixView out) {
+    return Multiply(step.input, matrix, first, out, {}, step);
+  };
+  absl::Status made = multiply(*weights.mixed, TensorRole::kRecurrentQ, views.mixed);
+  if (made.ok()) made = multiply(*weights.gate, TensorRole::kRecurrentGate, views.gate);
+  if (made.ok() && has_correction) made = multiply(*weights.beta, TensorRole::kBeta, views.beta);
+  if (made.ok()) made = multiply(*weights.decay, TensorRole::kDecay, views.decay);
+  if (!made.ok()) return made;
   ops.Recur({.mixed = views.mixed, .gate = views.gate, .beta = views.beta, .decay = views.decay},
             {.has_correction = has_correction,
              .conv = weights.conv.data(),

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "kernels/check.h"
+#include "kernels/open_attention_ops.h"
 #include "services/model/device_check.h"
 #include "services/shard/step_shape.h"
 
@@ -35,7 +36,7 @@ absl::Status CheckOptions(const ShardModelOptions& options) {
   return status;
 }
 
-// Of the rank's layers with states; as many slots as blocks.
+// Of the rank's layers with states, without a number of slots.
 StatePoolSpec StateSpecOf(const ModelConfig& config, const ShardPlan& plan) {
   const RecurrentSpec* const recurrent = config.recurrent();
   if (recurrent == nullptr) return {};
@@ -53,9 +54,9 @@ uint64_t BytesPerSlot(const StatePoolSpec& spec) {
 
 // What blocks take of the budget. Those of a stage whose layers are MLPs alone take nothing, and there
 // are not more of them than books can be kept of.
-uint64_t BytesPerBlock(const KvLayout& layout, const StatePoolSpec& states) {
+uint64_t BytesPerBlock(const KvLayout& layout) {
   constexpr uint64_t kOfNone = 1024;
-  const uint64_t bytes = layout.bytes_per_block() + BytesPerSlot(states);
+  const uint64_t bytes = layout.bytes_per_block();
   return bytes == 0 ? kOfNone : bytes;
 }
 
@@ -92,25 +93,45 @@ absl::StatusOr<std::unique_ptr<ShardModel>> ShardModel::Load(const ModelConfig& 
   if (status.ok() && backend.experts() == nullptr) status = CheckGpuComputes(config);
   status.Update(CheckBackend(config, backend));
   if (!status.ok()) return status;
+  if (config.is_encoder() && OpenAttentionOpsOf(backend) == nullptr) {
+    return absl::UnimplementedError(absl::StrCat("model_type \"", config.model_type,
+                                                 "\" sees later positions, which backend ",
+                                                 std::string(backend.name()), " does not compute"));
+  }
   const auto format = source.Resolve(options.weights);
   if (!format.ok()) return format.status();
   const KvLayout layout = KvLayoutOf(config, plan, options.block_size, options.kv_dtype);
   const KvDemand kv{.bytes = options.kv_cache_bytes,
                     .block_size = options.block_size,
-                    .bytes_per_block = BytesPerBlock(layout, StateSpecOf(config, plan))};
+                    .bytes_per_block = BytesPerBlock(layout),
+                    .bytes_per_slot = BytesPerSlot(StateSpecOf(config, plan)),
+                    .num_state_slots = options.num_state_slots};
   const bool device_memory = backend.memory().has_value();
   // How many a device has room for is known once everything else is in it.
-  const auto blocks = device_memory ? 1 : BlocksWithin(kv);
-  if (!blocks.ok()) return blocks.status();
+  absl::StatusOr<KvCounts> counts = KvCounts{.num_blocks = 1};
+  if (options.num_kv_blocks > 0) {
+    const bool has_states = StateSpecOf(config, plan).num_layers > 0;
+    counts = KvCounts{.num_blocks = options.num_kv_blocks,
+                      .num_state_slots = has_states ? options.num_kv_blocks : 0};
+  } else if (!device_memory) {
+    counts = CountsWithin(kv);
+  }
+  if (!counts.ok()) return counts.status();
   auto arena =
       StepArena::Create(ShapeOfStep(config, plan, options.max_step_rows, backend), backend);
   if (!arena.ok()) return arena.status();
   const StepLimits limits{.max_rows = options.max_step_rows,
                           .max_positions = config.max_positions,
                           .block_size = options.block_size,
-                          .num_blocks = *blocks};
+                          .num_blocks = counts->num_blocks,
+                          .num_state_slots = counts->num_state_slots};
   std::unique_ptr<ShardModel> model(
       new ShardModel(config, plan, limits, options, backend, *std::move(arena)));
+  auto adapters = StepAdapters::Create(
+      config, plan, backend.BucketRows(options.max_step_rows),
+      AdapterOpsOf(backend) == nullptr ? 0 : options.max_adapter_rank, backend);
+  if (!adapters.ok()) return adapters.status();
+  model->adapters_ = *std::move(adapters);
   status = model->MakeRankGroups();
   // The host's is reserved, not taken: what can't be had is said before anything is loaded.
   if (!device_memory && status.ok()) status.Update(model->ReserveKv(layout));
@@ -128,6 +149,7 @@ ShardModel::ShardModel(const ModelConfig& config, const ShardPlan& plan, const S
       plan_(plan),
       limits_(limits),
       step_timeout_(options.step_timeout),
+      on_layer_(options.on_layer),
       backend_(backend),
       arena_(std::move(arena)) {
   segments_.reserve(limits.max_rows);
@@ -183,7 +205,7 @@ absl::Status ShardModel::ReserveKv(const KvLayout& layout) {
   }
   StatePoolSpec states = StateSpecOf(config_, plan_);
   if (states.num_layers == 0) return absl::OkStatus();
-  states.num_slots = limits_.num_blocks;
+  states.num_slots = limits_.num_state_slots;
   auto state_pool = RecurrentOpsOf(backend_)->NewStatePool(states);
   if (state_pool.ok()) state_pool_ = *std::move(state_pool);
   return state_pool.status();
@@ -253,15 +275,39 @@ absl::Status ShardModel::CopyBlocks(absl::Span<const KvBlockCopy> copies) {
     return checked;
   }
   for (const auto& pool : kv_pools_) backend_.CopyBlocks(copies, *pool);
-  if (state_pool_ != nullptr) RecurrentOpsOf(backend_)->CopyStates(copies, *state_pool_);
+  return absl::OkStatus();
+}
+
+absl::Status ShardModel::CopyStates(absl::Span<const KvBlockCopy> copies) {
+  if (copies.empty() || state_pool_ == nullptr) return absl::OkStatus();
+  if (absl::Status checked = CheckStateCopies(copies, limits_.num_state_slots); !checked.ok()) {
+    return checked;
+  }
+  RecurrentOpsOf(backend_)->CopyStates(copies, *state_pool_);
   return absl::OkStatus();
 }
 
 absl::Status ShardModel::Join(Communicator* communicator, Deadline deadline) {
   if (ranks_ == nullptr) return absl::OkStatus();
   const absl::Status joined = ranks_->Join(communicator, deadline);
-  if (!joined.ok() || square_ranks_ == nullptr) return joined;
-  return square_ranks_->Join(communicator, deadline);
+  if (!joined.ok()) return joined;
+  if (absl::Status met = adapters_->Join(communicator, deadline); !met.ok()) return met;
+  return square_ranks_ == nullptr ? absl::OkStatus() : square_ranks_->Join(communicator, deadline);
+}
+
+absl::Status ShardModel::LoadAdapter(int slot, const AdapterSource& source) {
+  if (source.max_rank() > adapters_->max_rank()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        source.folder(), ": the adapter has rank ", source.max_rank(),
+        adapters_->max_rank() == 0 ? "; this process serves no adapters"
+                                   : absl::StrCat("; accepted: at most ", adapters_->max_rank())));
+  }
+  auto weights = AdapterWeights::Load(config_, plan_, source, backend_);
+  return weights.ok() ? adapters_->Set(slot, *std::move(weights)) : weights.status();
+}
+
+void ShardModel::DropAdapter(int slot) {
+  if (adapters_->Has(slot)) (void)adapters_->Set(slot, nullptr);
 }
 
 absl::Status ShardModel::Forward(absl::Span<const ShardSegment> segments, MatrixView hidden) {
@@ -274,6 +320,8 @@ absl::Status ShardModel::Forward(absl::Span<const ShardSegment> segments, Matrix
   hidden.rows = rows;
   Step step{.views = arena_.Views(rows), .hidden = hidden.Columns(0, config_.hidden_size)};
   step.sides = hidden.Columns(config_.hidden_size, hidden.cols - config_.hidden_size);
+  const absl::Status adapted = adapters_->Begin(segments, Deadline::After(step_timeout_));
+  if (!adapted.ok()) return adapted;
   PlaceSegments(segments);
   backend_.BeginStep(segments_, rows);
   if (state_pool_ != nullptr) PlaceStates(segments);
@@ -287,6 +335,7 @@ absl::Status ShardModel::Forward(absl::Span<const ShardSegment> segments, Matrix
                        [&] { return RunLayers(step); });
   // What hangs in here, the process's watch over its own progress ends.
   const absl::Status done = backend_.Synchronize(Deadline::Never());
+  adapters_->End();
   // Waits between steps must not fail for the deadline of this one.
   for (RankGroup* ranks : {ranks_.get(), square_ranks_.get()}) {
     if (ranks != nullptr) ranks->BeginStep(Deadline::Never());
@@ -294,12 +343,14 @@ absl::Status ShardModel::Forward(absl::Span<const ShardSegment> segments, Matrix
   return enqueued.ok() ? done : enqueued;
 }
 
-absl::Status ShardModel::RunLayers(const Step& step) {
+absl::Status ShardModel::RunLayers(const Step& of_all) {
+  Step step = of_all;
   if (const NormWeights* first = layers_[0].first_norm(); first != nullptr) {
     Norm(*first, step.hidden, step.views.normed);
   }
   for (size_t index = 0; index < layers_.size(); ++index) {
     const LayerWeights& layer = layers_[index];
+    step.layer = static_cast<int>(plan_.layers.begin + index);
     const NormWeights* const next =
         index + 1 == layers_.size() ? nullptr : layers_[index + 1].first_norm();
     absl::Status sent;
@@ -309,32 +360,38 @@ absl::Status ShardModel::RunLayers(const Step& step) {
     }
     if (!sent.ok()) return sent;
     BranchEnd end{.post = layer.norms.after_mlp ? &layer.mlp_post_norm : nullptr,
+                  .post_is_of_sum = layer.norms.of_sum,
                   .multiplier = layer.residual_multiplier};
     const bool ends_with_mlp = layer.side_gate == nullptr && layer.output_factor == 1;
     if (ends_with_mlp) end.next = next;
     sent = Mlp(layer.mlp, end, WithInput(layer.norms.before_mlp || layer.parallel_residual, step));
     if (!sent.ok()) return sent;
-    if (ends_with_mlp) continue;
-    if (layer.side_gate != nullptr) AddSide(layer, static_cast<int>(index), step);
+    if (layer.side_gate != nullptr) {
+      if (sent = AddSide(layer, static_cast<int>(index), step); !sent.ok()) return sent;
+    }
     if (layer.output_factor != 1) backend_.Scale(layer.output_factor, step.hidden);
-    if (next != nullptr) Norm(*next, step.hidden, step.views.normed);
+    if (!ends_with_mlp && next != nullptr) Norm(*next, step.hidden, step.views.normed);
+    if (on_layer_) on_layer_(static_cast<int>(plan_.layers.begin + index), step.hidden);
   }
   return absl::OkStatus();
 }
 
-void ShardModel::AddSide(const LayerWeights& layer, int index, const Step& step) {
+absl::Status ShardModel::AddSide(const LayerWeights& layer, int index, const Step& step) {
   const StepViews& views = step.views;
   const int64_t width = layer.side_gate->num_outputs();
   const MatrixView own = step.sides.Columns((plan_.layers.begin + index) * width, width);
   backend_.TreeAdd({&own, 1}, views.side_input);
-  backend_.Gemm(step.hidden, *layer.side_gate, views.side_gate,
-                {.activation = layer.side_activation});
+  absl::Status made = Multiply(step.hidden, *layer.side_gate, TensorRole::kSideGate,
+                               views.side_gate, {.activation = layer.side_activation}, step);
+  if (!made.ok()) return made;
   // Element by element: rows of one element each.
   const MatrixView elements{views.side_gate.data, DType::kF32, views.side_gate.rows * width, 1, 1};
   backend_.ScaleRows(static_cast<const float*>(views.side_input.data), elements);
-  backend_.Gemm(views.side_gate, *layer.side_out, views.branch);
+  made = Multiply(views.side_gate, *layer.side_out, TensorRole::kSideOut, views.branch, {}, step);
+  if (!made.ok()) return made;
   Norm(layer.side_norm, views.branch, views.branch);
   backend_.AddResidual(views.branch, step.hidden);
+  return absl::OkStatus();
 }
 
 ShardModel::Step ShardModel::WithInput(bool has_norm, const Step& step) {
@@ -357,16 +414,18 @@ void ShardModel::PlaceSegments(absl::Span<const ShardSegment> segments) {
   }
 }
 
-// Without slots of their own, a block has that of its number.
 void ShardModel::PlaceStates(absl::Span<const ShardSegment> segments) {
   state_segments_.clear();
   for (size_t i = 0; i < segments.size(); ++i) {
     const ShardSegment& segment = segments[i];
     const auto first = std::max(segment.first_position - 1, 0) / StatePoolSpec::kRun;
+    const absl::Span<const int32_t> slots =
+        segment.state_slots.empty() ? segment.block_table.subspan(static_cast<size_t>(first))
+                                    : segment.state_slots;
     state_segments_.push_back({.first_row = segments_[i].first_row,
                                .num_rows = segment.num_positions,
                                .first_position = segment.first_position,
-                               .slots = segment.block_table.subspan(static_cast<size_t>(first))});
+                               .slots = slots});
   }
   RecurrentOpsOf(backend_)->BeginStates(state_segments_);
 }
@@ -421,42 +480,59 @@ absl::Status ShardModel::RunMlp(const DenseMlpWeights& mlp, const BranchEnd& end
                                 const Step& step) {
   const int64_t width = plan_.MlpOf(mlp.spec.width).columns.size();
   const MatrixView activated = step.views.activated.Columns(0, width);
-  backend_.Gemm(step.input, *mlp.gate_up, activated,
-                {.bias = mlp.gate_up_bias.data_or_null(),
-                 .activation = mlp.spec.activation,
-                 .clamp = mlp.spec.clamp});
+  const TensorRole first = mlp.spec.gated ? TensorRole::kGate : TensorRole::kUp;
+  const absl::Status made = Multiply(step.input, *mlp.gate_up, first, activated,
+                                     {.bias = mlp.gate_up_bias.data_or_null(),
+                                      .activation = mlp.spec.activation,
+                                      .clamp = mlp.spec.clamp},
+                                     step);
+  if (!made.ok()) return made;
   if (mlp.spec.squared) RecurrentOpsOf(backend_)->Square(activated);
-  return AddProductToResidual(activated, *mlp.down, mlp.down_bias, end, step);
+  return AddProductToResidual(activated, *mlp.down, TensorRole::kDown, mlp.down_bias, end, step);
 }
 
 absl::Status ShardModel::AddProductToResidual(MatrixView x, const PackedMatrix& weights,
-                                              const FloatVector& bias, const BranchEnd& end,
-                                              const Step& step) {
-  const auto product = [&](MatrixView out, const float* added, bool add_to_out) {
-    backend_.Gemm(x, weights, out, {.bias = added, .add_to_out = add_to_out});
-  };
-  return AddToResidual(product, bias.data_or_null(), end, step);
+                                              TensorRole role, const FloatVector& bias,
+                                              const BranchEnd& end, const Step& step) {
+  return WithProduct(x, weights, role, step, [&](LastProduct product, const AfterProduct* after) {
+    return AddToResidual(product, after, bias.data_or_null(), end, step);
+  });
 }
 
-absl::Status ShardModel::AddToResidual(LastProduct product, const float* bias, const BranchEnd& end,
-                                       const Step& step) {
+absl::Status ShardModel::AddToResidual(LastProduct product, const AfterProduct* after,
+                                       const float* bias, const BranchEnd& end, const Step& step) {
+  if (end.post != nullptr && end.post_is_of_sum) {
+    BranchEnd plain = end;
+    plain.post = plain.next = nullptr;
+    if (absl::Status sent = AddToResidual(product, after, bias, plain, step); !sent.ok()) {
+      return sent;
+    }
+    Norm(*end.post, step.hidden, step.hidden);
+    if (end.next != nullptr) Norm(*end.next, step.hidden, step.views.normed);
+    return absl::OkStatus();
+  }
   if (end.post != nullptr || end.multiplier != 1) {
-    absl::Status sent = SumBranch(product, bias, step.views.branch, step);
+    absl::Status sent = SumBranch(product, after, bias, step.views.branch, step);
     if (sent.ok()) EndBranch(end, step);
     return sent;
   }
   if (ranks_ == nullptr) {
     product(step.hidden, bias, /*add_to_out=*/true);
+    if (after != nullptr) (*after)(step.hidden);
     if (end.next != nullptr) Norm(*end.next, step.hidden, step.views.normed);
     return absl::OkStatus();
   }
   product(step.views.partial, /*bias=*/nullptr, /*add_to_out=*/false);
   ResidualUpdate update{.residual = step.hidden, .bias = bias};
-  if (end.next != nullptr) {
+  if (end.next != nullptr && after == nullptr) {
     update.norm = NormOf(*end.next);
     update.normed = step.views.normed;
   }
-  return ranks_->SumToResidual(step.views.partial, update);
+  absl::Status sent = ranks_->SumToResidual(step.views.partial, update);
+  if (!sent.ok() || after == nullptr) return sent;
+  (*after)(step.hidden);
+  if (end.next != nullptr) Norm(*end.next, step.hidden, step.views.normed);
+  return absl::OkStatus();
 }
 
 void ShardModel::EndBranch(const BranchEnd& end, const Step& step) {
@@ -467,16 +543,19 @@ void ShardModel::EndBranch(const BranchEnd& end, const Step& step) {
   if (end.next != nullptr) Norm(*end.next, step.hidden, step.views.normed);
 }
 
-absl::Status ShardModel::SumBranch(LastProduct product, const float* bias, MatrixView branch,
-                                   const Step& step) {
+absl::Status ShardModel::SumBranch(LastProduct product, const AfterProduct* after,
+                                   const float* bias, MatrixView branch, const Step& step) {
   if (ranks_ == nullptr) {
     product(branch, bias, /*add_to_out=*/false);
+    if (after != nullptr) (*after)(branch);
     return absl::OkStatus();
   }
   product(step.views.partial, /*bias=*/nullptr, /*add_to_out=*/false);
   const MatrixView zeros = step.views.zeros.Columns(0, branch.cols);
   backend_.TreeAdd({&zeros, 1}, branch);
-  return ranks_->SumToResidual(step.views.partial, {.residual = branch, .bias = bias});
+  absl::Status sent = ranks_->SumToResidual(step.views.partial, {.residual = branch, .bias = bias});
+  if (sent.ok() && after != nullptr) (*after)(branch);
+  return sent;
 }
 
 }  // namespace sluice

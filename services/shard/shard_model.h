@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -33,6 +34,7 @@
 #include "services/shard/kv_layout.h"
 #include "services/shard/layer_weights.h"
 #include "services/shard/rotations.h"
+#include "services/shard/step_adapters.h"
 #include "services/shard/step_arena.h"
 #include "services/shard/step_check.h"
 
@@ -50,9 +52,18 @@ struct ShardModelOptions {
   double device_share = 0.8;  // of such a device's memory, weights included; in (0, 1]
   // Positions, >= 1. Models with recurrent layers have blocks of StatePoolSpec::kRun, whatever it is.
   int block_size = 16;
+  // Slots for states of recurrent layers within kv_cache_bytes, >= 2; 0: as DivideKvBytes has it.
+  int num_state_slots = 0;
   int max_step_rows = 512;  // >= 1; activations are allocated for so many
+  // Of any module of an adapter, at most; 0: there are no adapters, as on devices that compute none.
+  int max_adapter_rank = 256;
   // How long the ranks' exchanges in one step may take together.
   absl::Duration step_timeout = absl::InfiniteDuration();
+  // For looking into a model. Above 0: so many blocks, whatever kv_cache_bytes says.
+  int num_kv_blocks = 0;
+  // Told during Forward of the residual stream [T, H] after each layer, by its number in the model;
+  // of backends that do their work during calls. Null while serving.
+  std::function<void(int layer, MatrixView hidden)> on_layer;
 };
 
 class ShardModel {
@@ -66,6 +77,13 @@ class ShardModel {
                                                           const ShardModelOptions& options,
                                                           Backend& backend);
 
+  // Loads this rank's part of an adapter into a slot, in place of what is there; the second empties
+  // one, and the third all. Not during Forward. INVALID_ARGUMENT where the model was loaded without
+  // adapters or a rank is larger than it accepts, RESOURCE_EXHAUSTED where the backend lacks memory.
+  absl::Status LoadAdapter(int slot, const AdapterSource& source);
+  void DropAdapter(int slot);
+  void DropAdapters() { adapters_->Clear(); }
+
   // Meets the other ranks of an epoch: RankGroup::Join. Nothing to do for a single rank.
   absl::Status Join(Communicator* communicator, Deadline deadline);
 
@@ -75,6 +93,8 @@ class ShardModel {
   // Copies keys and values from block to block, in order; Backend::CopyBlocks. INVALID_ARGUMENT,
   // before anything is copied, where a block is outside the pool.
   absl::Status CopyBlocks(absl::Span<const KvBlockCopy> copies);
+  // The same of states, from slot to slot. Does nothing where no layer of the stage is recurrent.
+  absl::Status CopyStates(absl::Span<const KvBlockCopy> copies);
 
   // Runs the layers over a step: hidden [T, row_width()] F32 (ModelConfig), memory of the backend for
   // Backend::BucketRows(T) rows, the rows of the segments one after another, goes in as the
@@ -84,12 +104,13 @@ class ShardModel {
   //
   // All ranks of the stage call it with the same segments and the same `hidden`, after Join().
   //
-  // INVALID_ARGUMENT as Check, before anything is exchanged or stored; otherwise the communicator's
+  // INVALID_ARGUMENT as Check, or where a segment names an empty adapter slot, before anything is exchanged or stored; otherwise the communicator's
   // or the backend's failure, after which `hidden` is undefined. Either way nothing is left to do
   // in the backend when it returns.
   absl::Status Forward(absl::Span<const ShardSegment> segments, MatrixView hidden);
 
   int num_kv_blocks() const { return limits_.num_blocks; }
+  int num_state_slots() const { return limits_.num_state_slots; }  // 0: no layer is recurrent
   int block_size() const { return limits_.block_size; }
   int max_step_rows() const { return static_cast<int>(limits_.max_rows); }
   DType kv_dtype() const { return kv_dtype_; }
@@ -116,18 +137,23 @@ class ShardModel {
     MatrixView hidden;
     MatrixView input;  // what the branch at work reads: views.normed, or hidden itself
     MatrixView sides;  // [T, L * S]: embeddings for each layer, beside `hidden`
+    int layer = 0;     // of the model, that is computed
   };
 
   // What becomes of what attention or MLP computes.
   struct BranchEnd {
     const NormWeights* post = nullptr;  // its norm, before it is added; null: none
-    float multiplier = 1;               // what it is multiplied with after that
+    bool post_is_of_sum = false;  // `post` is of the residual stream after it is added instead
+    float multiplier = 1;         // what it is multiplied with after that
     // The norm of the residual stream that follows; null: none.
     const NormWeights* next = nullptr;
   };
 
   // Computes a branch's last product, + bias where there is one, into `out` or adds it to that.
   using LastProduct = absl::FunctionRef<void(MatrixView out, const float* bias, bool add_to_out)>;
+
+  // Adds to what a last product has made, once all ranks have joined it.
+  using AfterProduct = absl::FunctionRef<void(MatrixView out)>;
 
   void PlaceSegments(absl::Span<const ShardSegment> segments);
   void PlaceStates(absl::Span<const ShardSegment> segments);
@@ -137,17 +163,25 @@ class ShardModel {
   bool PlaceRotations(absl::Span<const ShardSegment> segments);
   absl::Status RunLayers(const Step& step);
   // Adds a layer's own embedding of the tokens, as SideSpec says; `index` counts the stage's layers.
-  void AddSide(const LayerWeights& layer, int index, const Step& step);
+  absl::Status AddSide(const LayerWeights& layer, int index, const Step& step);
   RowNorm NormOf(const NormWeights& norm) const;
   void Norm(const NormWeights& norm, MatrixView x, MatrixView out);
   // `step` with the input of a branch that has a norm before it, or none.
   static Step WithInput(bool has_norm, const Step& step);
+  // out = x times the weights, as Gemm makes it, with what the rows' adapters add. `first`: the role of
+  // the first tensor that is fused into them; `expert`: as AdapterWeights::Of has it.
+  absl::Status Multiply(MatrixView x, const PackedMatrix& weights, TensorRole first, MatrixView out,
+                        const GemmEpilogue& epilogue, const Step& step);
+  // What adapters add to the products of heads with latent attention's maps: x.Of(h) times map h.
+  // `parity`: 0 for maps of keys, 1 for those of values.
+  void AddToHeads(const HeadColumns& x, int parity, int64_t num_inputs, const HeadColumns& out,
+                  int64_t num_outputs, const Step& step);
   // Both read step.input. `next_layer`: the norm that the layer after this one begins with, or null.
   absl::Status Attend(const LayerWeights& layer, int index, const NormWeights* next_layer,
                       const Step& step);
   // Both end with what the output projection reads in views.attended.
   absl::Status AttendByHead(const AttentionWeights& attention, int index, const Step& step);
-  void AttendToLatents(const AttentionWeights& attention, int index, const Step& step);
+  absl::Status AttendToLatents(const AttentionWeights& attention, int index, const Step& step);
   // Ends with what the output projection reads in views.recurrent.attended.
   absl::Status RunRecurrence(const RecurrentWeights& weights, int index, const Step& step);
   // RMSNorm of what the heads of all ranks have to say, as one vector.
@@ -167,23 +201,39 @@ class ShardModel {
   // An MLP and experts, whose sums are normalised each by itself before they are added.
   absl::Status RunMlpBesideExperts(const MixtureWeights& mlp, const BranchEnd& end,
                                    const Step& step);
-  Routing RouteRows(const MixtureWeights& mlp, MatrixView input, const Step& step);
+  absl::StatusOr<Routing> RouteRows(const MixtureWeights& mlp, MatrixView input, const Step& step);
   // Gives `sum` the experts' last product.
+  using SumOfExperts = absl::FunctionRef<absl::Status(LastProduct, const AfterProduct*)>;
   absl::Status SumExperts(const MixtureWeights& mlp, const Routing& routing, MatrixView input,
-                          const Step& step, absl::FunctionRef<absl::Status(LastProduct)> sum);
+                          const Step& step, SumOfExperts sum);
   // All of it but its last product, which CombineExperts adds to those of the chosen ones.
-  SharedExpert RunSharedExpert(const MixtureWeights& mlp, const Step& step);
+  absl::StatusOr<SharedExpert> RunSharedExpert(const MixtureWeights& mlp, const Step& step);
+  // The addends that adapters make to the experts' first products; none where there are none.
+  absl::StatusOr<SumAddends> ExpertAddends(const MixtureWeights& mlp, const Routing& routing,
+                                           MatrixView input, const Step& step);
+  // Whether adapters change the experts' last products; if so, `sum` is called with what adds them.
+  absl::Status SumWithAdapters(const MixtureWeights& mlp, const Routing& routing,
+                               MatrixView activated, const SharedExpert* shared,
+                               LastProduct product, SumOfExperts sum, const Step& step);
   // hidden += the sum over the ranks of x times weights, + bias where there is one, and what `end`
   // makes of it; and views.normed = the residual stream's norm by end.next, unless that is null.
-  absl::Status AddProductToResidual(MatrixView x, const PackedMatrix& weights,
+  absl::Status AddProductToResidual(MatrixView x, const PackedMatrix& weights, TensorRole role,
                                     const FloatVector& bias, const BranchEnd& end,
                                     const Step& step);
-  // The same of what `product` computes, which adds a bias by itself, on one rank.
-  absl::Status AddToResidual(LastProduct product, const float* bias, const BranchEnd& end,
-                             const Step& step);
+  // branch = the same sum.
+  absl::Status SumProduct(MatrixView x, const PackedMatrix& weights, TensorRole role,
+                          const FloatVector& bias, MatrixView branch, const Step& step);
+  // Gives `use` the product of x and the weights, and what adapters add to it or null.
+  absl::Status WithProduct(MatrixView x, const PackedMatrix& weights, TensorRole role,
+                           const Step& step,
+                           absl::FunctionRef<absl::Status(LastProduct, const AfterProduct*)> use);
+  // The same of what `product` computes, which adds a bias by itself, on one rank, and of what
+  // `after` adds to it, unless that is null.
+  absl::Status AddToResidual(LastProduct product, const AfterProduct* after, const float* bias,
+                             const BranchEnd& end, const Step& step);
   // branch = the sum over the ranks of the product, + bias where there is one.
-  absl::Status SumBranch(LastProduct product, const float* bias, MatrixView branch,
-                         const Step& step);
+  absl::Status SumBranch(LastProduct product, const AfterProduct* after, const float* bias,
+                         MatrixView branch, const Step& step);
   // Adds views.branch to the residual stream, as `end` says.
   void EndBranch(const BranchEnd& end, const Step& step);
 
@@ -192,6 +242,7 @@ class ShardModel {
   const ShardPlan plan_;
   StepLimits limits_;
   const absl::Duration step_timeout_;
+  const std::function<void(int layer, MatrixView hidden)> on_layer_;  // null while serving
   Backend& backend_;
   std::vector<LayerWeights> layers_;
   DType kv_dtype_ = DType::kF32;
@@ -207,6 +258,7 @@ class ShardModel {
   std::unique_ptr<RankGroup> ranks_;  // null for a single rank
   // What sums squares of queries and keys; null for a single rank, and where no layer needs it.
   std::unique_ptr<RankGroup> square_ranks_;
+  std::unique_ptr<StepAdapters> adapters_;
   std::vector<AttentionSegment> segments_;
   std::vector<StateSegment> state_segments_;
   std::vector<int32_t> positions_;          // of the step's rows

@@ -44,6 +44,7 @@ struct ShardParts {
   bool is_last_stage;
   int num_stages;
   int num_ranks;
+  int adapter_slot = -1;  // of the adapter that all sequences have; negative: none
 };
 
 class ShardSession final : public StageSession {
@@ -77,6 +78,7 @@ class ShardSession final : public StageSession {
   BlockTables tables_;
   std::vector<ShardSegment> segments_;
   std::vector<KvBlockCopy> copies_;
+  std::vector<KvBlockCopy> state_copies_;
   SteadyTime last_reported_;
   std::stop_source joining_;
 

@@ -32,6 +32,7 @@ struct ShardStageOptions {
   TlsFiles tls;
   // Plaintext in any case.
   bool trusted_network = false;
+  int adapter_slot = -1;  // ShardParts'
 };
 
 class ShardStage final : public Stage, public v1::RendezvousService::CallbackService {

@@ -35,7 +35,8 @@ void WidenByHeads(int layer, const ModelConfig& config, const ShardPlan& plan, S
 
 // Whether something is done to what a layer's branches add.
 bool ChangesBranches(const LayerSpec& layer) {
-  return layer.norms.after_attention || layer.norms.after_mlp || layer.residual_multiplier != 1 ||
+  const bool norms_branch = layer.norms.after_attention || layer.norms.after_mlp;
+  return (norms_branch && !layer.norms.of_sum) || layer.residual_multiplier != 1 ||
          layer.side.has_value();
 }
 

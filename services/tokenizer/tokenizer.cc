@@ -140,7 +140,56 @@ absl::StatusOr<std::vector<Encoding>> Tokenizer::EncodeBatch(
   return encodings;
 }
 
-absl::StatusOr<Encoding> Tokenizer::EncodeUtf8(std::string_view text,
+size_t Tokenizer::NumAdded(bool add_special, bool is_pair) const {
+  if (post_processor_ == nullptr) return 0;
+  Encoding none;
+  if (is_pair) {
+    post_processor_->JoinPair(add_special, {}, &none.ids);
+  } else {
+    const auto token_text = [](TokenId, ByteRange) { return std::string_view(); };
+    post_processor_->Process({.text = "", .add_special = add_special, .token_text = token_text},
+                             &none);
+  }
+  return none.ids.size();
+}
+
+absl::StatusOr<PairEncoding> Tokenizer::EncodePair(std::string_view first, std::string_view second,
+                                                   const EncodeOptions& options) const {
+  std::vector<TokenId> texts[2];
+  for (const int i : {0, 1}) {
+    EncodeOptions bare = options;
+    bare.offsets = false;
+    const std::string_view text = i == 0 ? first : second;
+    if (text.size() > options.max_bytes) {
+      return absl::ResourceExhaustedError(
+          StrCat("the text has ", text.size(), " bytes; accepted: at most ", options.max_bytes));
+    }
+    if (const size_t invalid = FirstInvalidUtf8(text); invalid != text.npos) {
+      return absl::InvalidArgumentError(
+          StrCat("the text is not UTF-8 at byte ", invalid, "; accepted: valid UTF-8"));
+    }
+    absl::StatusOr<Encoding> encoding = EncodeBare(text, bare);
+    if (!encoding.ok()) return encoding.status();
+    texts[i] = std::move(encoding->ids);
+  }
+  if (options.max_tokens > 0) {
+    const size_t added = NumAdded(options.add_special, /*is_pair=*/true);
+    const size_t most = options.max_tokens > added ? options.max_tokens - added : 0;
+    while (texts[0].size() + texts[1].size() > most) {
+      texts[texts[0].size() > texts[1].size() ? 0 : 1].pop_back();
+    }
+  }
+  PairEncoding pair{.ids = std::move(texts[0])};
+  if (post_processor_ != nullptr) {
+    pair.second_begin = post_processor_->JoinPair(options.add_special, texts[1], &pair.ids);
+  } else {
+    pair.second_begin = pair.ids.size();
+    pair.ids.insert(pair.ids.end(), texts[1].begin(), texts[1].end());
+  }
+  return pair;
+}
+
+absl::StatusOr<Encoding> Tokenizer::EncodeBare(std::string_view text,
                                                const EncodeOptions& options) const {
   const auto scratch = scratch_pool_.Borrow([&] {
     auto made = std::make_unique<Scratch>();
@@ -156,6 +205,20 @@ absl::StatusOr<Encoding> Tokenizer::EncodeUtf8(std::string_view text,
   if (pace.stopped()) (*scratch).model = model_->NewScratch();
   if (!status.ok()) return status;
   if (!options.offsets) encoding.offsets.clear();
+  return encoding;
+}
+
+absl::StatusOr<Encoding> Tokenizer::EncodeUtf8(std::string_view text,
+                                               const EncodeOptions& options) const {
+  absl::StatusOr<Encoding> bare = EncodeBare(text, options);
+  if (!bare.ok()) return bare.status();
+  Encoding& encoding = *bare;
+  if (options.max_tokens > 0) {
+    const size_t added = NumAdded(options.add_special, /*is_pair=*/false);
+    const size_t most = options.max_tokens > added ? options.max_tokens - added : 0;
+    encoding.ids.resize(std::min(encoding.ids.size(), most));
+    encoding.offsets.resize(std::min(encoding.offsets.size(), most));
+  }
   if (post_processor_ != nullptr) {
     const auto token_text = [&](TokenId id, ByteRange range) {
       if (added_.entries().contains(id)) return text.substr(range.begin, range.end - range.begin);
@@ -167,7 +230,7 @@ absl::StatusOr<Encoding> Tokenizer::EncodeUtf8(std::string_view text,
                               .token_text = token_text},
                              &encoding);
   }
-  return encoding;
+  return bare;
 }
 
 absl::StatusOr<std::string> Tokenizer::Decode(absl::Span<const TokenId> ids,

@@ -54,6 +54,15 @@ struct EncodeOptions {
   // Longer texts are refused: a text of one long word takes some 30 bytes of memory for each of its
   // own.
   size_t max_bytes = size_t{16} << 20;
+  // Cuts what the text becomes, at its end, so that with what is put around it has at most so many
+  // tokens. Of a pair the longer text is cut first, as Hugging Face's "longest_first". 0: not cut.
+  size_t max_tokens = 0;
+};
+
+// The tokens of a pair of texts, as one sequence.
+struct PairEncoding {
+  std::vector<TokenId> ids;
+  size_t second_begin = 0;  // where those of token type 1 begin; ids.size(): there are none
 };
 
 struct DecodeOptions {
@@ -94,6 +103,9 @@ class Tokenizer {
   // the offset of the first byte that is not UTF-8; RESOURCE_EXHAUSTED where the text is longer
   // than options.max_bytes or a regular expression runs into its limits.
   absl::StatusOr<Encoding> Encode(std::string_view text, const EncodeOptions& options = {}) const;
+  // The two texts joined as the post-processor joins pairs; errors as Encode. Without offsets.
+  absl::StatusOr<PairEncoding> EncodePair(std::string_view first, std::string_view second,
+                                          const EncodeOptions& options = {}) const;
   // Several texts; the first error, naming the text's index.
   absl::StatusOr<std::vector<Encoding>> EncodeBatch(absl::Span<const std::string_view> texts,
                                                     const EncodeOptions& options = {}) const;
@@ -149,6 +161,10 @@ class Tokenizer {
 
   // Encode once the text is known to be UTF-8 of a length that is accepted.
   absl::StatusOr<Encoding> EncodeUtf8(std::string_view text, const EncodeOptions& options) const;
+  // The same before the post-processor.
+  absl::StatusOr<Encoding> EncodeBare(std::string_view text, const EncodeOptions& options) const;
+  // How many tokens the post-processor adds to a text, or to a pair.
+  size_t NumAdded(bool add_special, bool is_pair) const;
 
   // The stages of Encode, each for a part of the text that the one before hands it.
   class EncodeRun;

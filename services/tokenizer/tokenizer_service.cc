@@ -109,6 +109,17 @@ absl::Status TokenizerService::DoTokenize(const v1::TokenizeRequest& request,
   if (request.has_parse_special_tokens()) options.parse_special = request.parse_special_tokens();
   options.offsets = request.return_offsets() && !request.count_only();
   options.replace_invalid = request.replace_invalid_utf8();
+  options.max_tokens = static_cast<size_t>(std::max(request.max_tokens(), 0));
+  if (request.has_second_text()) {
+    const absl::StatusOr<PairEncoding> pair =
+        tokenizer_->EncodePair(request.text(), request.second_text(), options);
+    if (!pair.ok()) return pair.status();
+    response.set_num_tokens(static_cast<int32_t>(pair->ids.size()));
+    response.set_second_begin(static_cast<int32_t>(pair->second_begin));
+    if (!request.count_only())
+      response.mutable_token_ids()->Add(pair->ids.begin(), pair->ids.end());
+    return absl::OkStatus();
+  }
   const absl::StatusOr<Encoding> encoding = tokenizer_->Encode(request.text(), options);
   if (!encoding.ok()) return encoding.status();
   response.set_num_tokens(static_cast<int32_t>(encoding->ids.size()));

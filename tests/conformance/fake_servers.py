@@ -24,10 +24,10 @@ def retry_details():
     return code + _field(3, Any(type_url="type.googleapis.com/google.rpc.RetryInfo", value=delay))
 
 
-def reason_details():
-    """The same with an ErrorInfo (reason = 1, domain = 2)."""
+def reason_details(message):
+    """The same with a message (2), which some clients take from there, and an ErrorInfo (reason = 1, domain = 2)."""
     info = _field(1, b"REQUEST_WORK_EXCEEDED") + _field(2, b"sluice")
-    code = bytes([1 << 3, grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]])
+    code = bytes([1 << 3, grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]]) + _field(2, message.encode())
     return code + _field(3, Any(type_url="type.googleapis.com/google.rpc.ErrorInfo", value=info))
 
 
@@ -82,8 +82,9 @@ class FakeServers:
                 now = time.monotonic()
                 again = Costly.last is not None and now - Costly.last < 0.3  # less than two clients are apart
                 Costly.last = now
-                context.set_trailing_metadata((("grpc-status-details-bin", reason_details()),))
-                context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "came again" if again else "takes too much work")
+                message = "came again" if again else "takes too much work"
+                context.set_trailing_metadata((("grpc-status-details-bin", reason_details(message)),))
+                context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, message)
 
         self.servers = []
         self.busy, self.breaks, self.ends, self.costly = (

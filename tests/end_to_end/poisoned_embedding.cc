@@ -5,8 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "kernels/observed/forwarding_backend.h"
 #include "services/model_server/backend_decorator.h"
-#include "tests/kernels/testing/forwarding_backend.h"
 
 namespace sluice {
 namespace {

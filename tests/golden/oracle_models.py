@@ -1,7 +1,7 @@
 """Random tiny models and their exact logits, made while a test runs.
 
-    oracle_models.py ORACLE OUT PRESET[,FIELD=VALUE]...:DTYPE[:SHARDS[:METHOD[:wide]]] ...
-    oracle_models.py ORACLE --keep FOLDER PRESET[,FIELD=VALUE]...:DTYPE[:SHARDS[:METHOD[:wide]]] ...
+    oracle_models.py ORACLE OUT PRESET[,FIELD=VALUE]...:DTYPE[:SHARDS[:METHOD[:[wide][:ADAPTER]]]] ...
+    oracle_models.py ORACLE --keep FOLDER PRESET[,FIELD=VALUE]...:DTYPE[:SHARDS[:METHOD[:[wide][:ADAPTER]]]] ...
     oracle_models.py ORACLE --list             # presets, one per line
 
 ORACLE is the folder of the NumPy oracle. Fields take the place of the preset's own. Writes OUT/PRESET-DTYPE[-SHARDS]/ with
@@ -11,6 +11,9 @@ prefixes.f64 (for every prefix of the ids the last row of its own logits), all r
 
 METHOD is one of the oracle's, in which projections are quantised, or with "@N" behind it the same in groups of N inputs.
 A wide model has matrices that all can be cut into groups of 32 inputs, the larger ones of 128.
+
+ADAPTER is one of ADAPTERS: then there are a PEFT folder `adapter`, `adapter2` with other numbers, and adapted.f64 and
+adapted2.f64, the logits with each.
 
 With --keep OUT is a folder in FOLDER, named after the scripts that make the models: it is printed, and models that are there
 already are not made again. Several processes may do so at once.
@@ -59,6 +62,39 @@ def regrouped(method):
     return method
 
 
+def linear(module):
+    return (".layers." in module or ".h." in module) and "norm" not in module.rsplit(".", 1)[-1]
+
+
+# Modules that an adapter changes, by name, and the fields of its configuration.
+ADAPTERS = {
+    "all": (linear, {}),
+    "transposed": (linear, {"fan_in_fan_out": True}),
+    "rslora": (linear, {"use_rslora": True, "r": 20}),
+    "attention": (lambda module: module.endswith(("q_proj", "v_proj")), {}),
+    "patterns": (linear, {"rank_pattern": {"q_proj": 3, r"layers\.1\..*down_proj": 17, "down_proj": 5},
+                          "alpha_pattern": {"o_proj": 1, r".*\.0\.mlp.up_proj": 30}}),
+    "ends": (lambda module: module.endswith(("embed_tokens", "lm_head", "k_proj")), {}),
+    "saved": (lambda module: module.endswith("o_proj"), {"modules_to_save": ["embed_tokens", "lm_head"]}),
+}
+
+
+def make_adapter(kind, folder, plain, name, seed):
+    """Writes folder/name, for the model of the folder `plain`, and what the oracle has for it with the model of `folder`."""
+    import numpy as np
+
+    import decoder
+    import lora
+    from safetensors_io import Checkpoint
+    chosen, fields = ADAPTERS[kind]
+    modules = [module for module in lora.targets(Checkpoint(plain), r".*") if chosen(module)]
+    out = os.path.join(folder, name)
+    lora.write_adapter(out, plain, modules, seed=seed, **fields)
+    ids = np.fromfile(os.path.join(folder, "ids.i32"), "<i4")
+    logits = decoder.load(folder, adapters=[lora.Adapter.read(out)]).logits(ids)
+    logits.astype("<f8").tofile(os.path.join(folder, name.replace("adapter", "adapted") + ".f64"))
+
+
 def make(item, folder):
     """Writes a model, and what the oracle has for it."""
     import numpy as np  # here, because processes that find all they ask for need none of it
@@ -66,7 +102,7 @@ def make(item, folder):
     import decoder
     import make_tiny_model
 
-    name, dtype, shards, method, size = (item.split(":") + ["1", "", ""][item.count(":") - 1:])[:5]
+    name, dtype, shards, method, size, adapter = (item.split(":") + ["1", "", "", ""][item.count(":") - 1:])[:6]
     preset, *fields = name.split(",")
     changes = {field: json.loads(value) for field, value in (each.split("=") for each in fields)}
     changes = {**(WIDE if size else {}), **changes}
@@ -81,6 +117,14 @@ def make(item, folder):
     if model.rope is not None and model.rope.depends_on_length:
         rows = [model.logits(ids[:n + 1])[-1] for n in range(length)]
         np.stack(rows).astype("<f8").tofile(os.path.join(folder, "prefixes.f64"))
+    if not adapter:
+        return
+    plain = folder
+    if method:  # whose matrices have other names
+        plain = os.path.join(folder, "plain")
+        make_tiny_model.write_model(plain, preset, dtype, 1, seed=len(preset), **changes)
+    make_adapter(adapter, folder, plain, "adapter", 1)
+    make_adapter(adapter, folder, plain, "adapter2", 2)
 
 
 def make_missing(items, out):

@@ -29,6 +29,12 @@ class LayersTest(unittest.TestCase):
             others = {f"services/{other}" for other in SERVICES if other != service}
             self.assertEqual(set(), self.graph[f"services/{service}"] & others, service)
 
+    def test_the_inspector_computes_as_the_stages_do_and_nothing_serves_with_it(self):
+        self.assertLessEqual(self.graph["services/inspector"], {
+            "kernels", "services/model", "services/embedding", "services/shard", "services/sampler", "services/options"})
+        including = {folder for folder, others in self.graph.items() if "services/inspector" in others}
+        self.assertEqual({"clients/cli"}, including)
+
     def test_shared_folders_are_in_order(self):
         for level, name in enumerate(SHARED):
             above = {f"services/{other}" for other in SHARED[level + 1:] + SERVICES}

@@ -6,11 +6,12 @@ import protoLoader from "@grpc/proto-loader";
 // In the package, or where it is worked on.
 const folders = ["../protos", "../../../protos"].map((path) => fileURLToPath(new URL(path, import.meta.url)));
 
-let service;
-function generationService() {
-  if (service) return service;
-  const folder = folders.find((path) => existsSync(`${path}/sluice/v1/generation.proto`));
-  const definition = protoLoader.loadSync("sluice/v1/generation.proto", {
+let services;
+function publicServices() {
+  if (services) return services;
+  const folder = folders.find((path) => existsSync(`${path}/sluice/v1/embed.proto`));
+  // It imports generation.proto.
+  const definition = protoLoader.loadSync("sluice/v1/embed.proto", {
     includeDirs: [folder],
     longs: String,  // seeds have 64 bits
     enums: String,
@@ -18,8 +19,8 @@ function generationService() {
     arrays: true,
     oneofs: true,
   });
-  service = grpc.loadPackageDefinition(definition).sluice.v1.GenerationService;
-  return service;
+  services = grpc.loadPackageDefinition(definition).sluice.v1;
+  return services;
 }
 
 // A score of a long text is longer than the 4 MB that gRPC takes unless told otherwise. A lost server is looked for
@@ -38,8 +39,14 @@ export class Stubs {
     const credentials = tls
       ? grpc.credentials.createSsl(tls.authority ?? null, tls.key ?? null, tls.certificate ?? null)
       : grpc.credentials.createInsecure();
-    const Service = generationService();
-    this.stubs = addresses.map((address) => new Service(address, credentials, options));
+    const {GenerationService, EmbedService} = publicServices();
+    this.stubs = addresses.map((address) => {
+      const stub = new GenerationService(address, credentials, options);
+      const embeds = new EmbedService(address, credentials, {...options, channelOverride: stub.getChannel()});
+      stub.embed = embeds.embed.bind(embeds);
+      stub.rerank = embeds.rerank.bind(embeds);
+      return stub;
+    });
     this.metadata = new grpc.Metadata();
     if (token) this.metadata.set("authorization", `Bearer ${token}`);
     this.at = 0;

@@ -205,6 +205,14 @@ export class Client {
   /** What the assistant says next. */
   chat(messages: readonly Message[], options?: Omit<GenerateOptions, "prompt">): Promise<string>;
   /** The log-probability of every token of a text. */
+  /** The embedding of each text, or a classifier's scores. */
+  embed(texts: readonly (string | readonly number[])[], options?: CallOptions & {
+    promptName?: string; dimensions?: number; truncateTokens?: number; priority?: number;
+  }): Promise<number[][]>;
+  /** How well each document answers the query; larger is better. */
+  rerank(query: string, documents: readonly string[], options?: CallOptions & {
+    instruction?: string; truncateTokens?: number; priority?: number;
+  }): Promise<number[]>;
   score(prompt: string | readonly number[], options?: CallOptions & {top?: number; priority?: number}): Promise<Score>;
   /** The same of up to 128 texts; what they begin with in common is computed once. */
   scores(prompts: readonly (string | readonly number[])[],

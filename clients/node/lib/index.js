@@ -51,6 +51,15 @@ export class Client {
     return (await this.unary("score", {inputs: prompts.map(inputOf), top, priority}, call)).scores;
   }
 
+  async embed(texts, {promptName, dimensions, truncateTokens, priority = 0, ...call} = {}) {
+    const request = {inputs: texts.map(inputOf), promptName, dimensions, truncateTokens, priority};
+    return (await this.unary("embed", request, call)).embeddings.map(({values}) => values);
+  }
+
+  async rerank(query, documents, {instruction = "", truncateTokens, priority = 0, ...call} = {}) {
+    return (await this.unary("rerank", {query, documents, instruction, truncateTokens, priority}, call)).scores;
+  }
+
   async tokenize(text, {addSpecialTokens = true, ...call} = {}) {
     return (await this.unary("tokenize", {text: Buffer.from(text), addSpecialTokens}, call)).tokenIds;
   }

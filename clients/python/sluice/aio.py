@@ -11,8 +11,9 @@ import grpc.aio
 from sluice.calls import ClientBase, StreamBase
 from sluice.connection import Endpoints, Tls
 from sluice.errors import Error
-from sluice.request import Keywords, Prompt, make_score_request, make_scores_request
+from sluice.request import Keywords, Prompt, make_embed_request, make_score_request, make_scores_request
 from sluice.retry import Attempts, RetryPolicy
+from sluice.v1 import embed_pb2 as embed_pb
 from sluice.v1 import generation_pb2 as pb
 from sluice.v1 import status_pb2, tokenizer_pb2
 
@@ -86,6 +87,22 @@ class Client(ClientBase[Stream]):
         """The same of up to 128 texts; what they begin with in common is computed once."""
         response = await self._unary("Score", make_scores_request(prompts, top, priority), timeout)
         return list(response.scores)
+
+    async def embed(self, texts: Sequence[Union[str, Sequence[int]]], *, prompt_name: Optional[str] = None,
+                    dimensions: Optional[int] = None, truncate_tokens: Optional[int] = None, priority: int = 0,
+                    timeout: Optional[float] = None) -> List[List[float]]:
+        """The embedding of each text, or a classifier's scores."""
+        request = make_embed_request(texts, prompt_name, dimensions, truncate_tokens, priority)
+        response = await self._unary("Embed", request, timeout)
+        return [list(embedding.values) for embedding in response.embeddings]
+
+    async def rerank(self, query: str, documents: Sequence[str], *, instruction: str = "",
+                     truncate_tokens: Optional[int] = None, priority: int = 0,
+                     timeout: Optional[float] = None) -> List[float]:
+        """How well each document answers the query, larger is better."""
+        request = embed_pb.RerankRequest(query=query, documents=documents, instruction=instruction,
+                                         truncate_tokens=truncate_tokens, priority=priority)
+        return list((await self._unary("Rerank", request, timeout)).scores)
 
     async def tokenize(self, text: str, *, add_special_tokens: bool = True, timeout: Optional[float] = None) -> List[int]:
         request = tokenizer_pb2.TokenizeRequest(text=text.encode(), add_special_tokens=add_special_tokens)

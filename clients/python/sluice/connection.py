@@ -7,6 +7,7 @@ from typing import Any, List, Optional, Sequence, Tuple, Union
 
 import grpc
 
+from sluice.v1 import embed_pb2_grpc as embed_rpc
 from sluice.v1 import generation_pb2_grpc as rpc
 
 
@@ -34,6 +35,14 @@ _CHANNEL_OPTIONS = [
 Endpoints = Union[str, Sequence[str]]
 
 
+class Stub(rpc.GenerationServiceStub, embed_rpc.EmbedServiceStub):
+    """The calls of both services over one channel."""
+
+    def __init__(self, channel: Any):
+        rpc.GenerationServiceStub.__init__(self, channel)
+        embed_rpc.EmbedServiceStub.__init__(self, channel)
+
+
 class Stubs:
     """A stub for each endpoint; next() goes on to the one after."""
 
@@ -43,7 +52,7 @@ class Stubs:
             raise ValueError("no endpoint is given")
         self.metadata: Tuple[Tuple[str, str], ...] = (("authorization", f"Bearer {token}"),) if token else ()
         self.channels: List[Any] = [self._channel(address, tls, grpc_module) for address in addresses]
-        self._stubs = [rpc.GenerationServiceStub(channel) for channel in self.channels]
+        self._stubs = [Stub(channel) for channel in self.channels]
         self._at = 0
         self.closed = False
 
@@ -53,7 +62,7 @@ class Stubs:
             return grpc_module.insecure_channel(address, options=_CHANNEL_OPTIONS)
         return grpc_module.secure_channel(address, tls.credentials(), options=_CHANNEL_OPTIONS)
 
-    def current(self) -> Tuple[int, rpc.GenerationServiceStub]:
+    def current(self) -> Tuple[int, Stub]:
         return self._at, self._stubs[self._at]
 
     def close(self) -> List[Any]:

@@ -6,6 +6,7 @@ import json
 import sys
 from typing import Any, Iterable, List, Mapping, Optional, Sequence, TypedDict, Union
 
+from sluice.v1 import embed_pb2 as embed_pb
 from sluice.v1 import generation_pb2 as pb
 
 # Text; token ids as they are; or the turns of a conversation, such as [{"role": "user", "content": "Hello"}].
@@ -170,6 +171,18 @@ def make_scores_request(prompts: Sequence[Union[str, Sequence[int]]], top: int, 
             request.inputs.add(text=prompt)
         else:
             request.inputs.add().token_ids.token_ids.extend(prompt)
+    return request
+
+
+def make_embed_request(texts: Sequence[Union[str, Sequence[int]]], prompt_name: Optional[str], dimensions: Optional[int],
+                       truncate_tokens: Optional[int], priority: int) -> embed_pb.EmbedRequest:
+    request = embed_pb.EmbedRequest(prompt_name=prompt_name, dimensions=dimensions, truncate_tokens=truncate_tokens,
+                                    priority=priority)
+    for text in texts:
+        if isinstance(text, str):
+            request.inputs.add(text=text)
+        else:
+            request.inputs.add().token_ids.token_ids.extend(text)
     return request
 
 

@@ -3,6 +3,7 @@
 #include <grpcpp/generic/generic_stub.h>
 
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -47,6 +48,8 @@ Backend::Backend(std::vector<std::shared_ptr<grpc::Channel>> channels, BackendOp
   for (std::shared_ptr<grpc::Channel>& channel : channels) {
     Endpoint& endpoint = endpoints_.emplace_back();
     endpoint.stub = v1::GenerationService::NewStub(channel);
+    endpoint.inspect_stub = v1::InspectService::NewStub(channel);
+    endpoint.embed_stub = v1::EmbedService::NewStub(channel);
     endpoint.session_stub = v1::GenerationSessionService::NewStub(channel);
     endpoint.channel = std::move(channel);
   }
@@ -137,9 +140,9 @@ absl::Status Backend::ForClient(const Caller& caller, const absl::Status& status
 
 template <class Request, class Response>
 struct Backend::UnaryCall {
-  using Method = void (v1::GenerationService::Stub::async::*)(grpc::ClientContext*, const Request*,
-                                                              Response*,
-                                                              std::function<void(grpc::Status)>);
+  // Makes the call at an endpoint.
+  using Method = std::function<void(Endpoint&, grpc::ClientContext*, const Request*, Response*,
+                                    std::function<void(grpc::Status)>)>;
   Backend& backend;
   const Caller caller;
   const Request request;
@@ -156,8 +159,8 @@ struct Backend::UnaryCall {
     if (!self->backend.CallBegins(context.get())) {
       return self->done(absl::UnavailableError("shutting down"));
     }
-    (self->backend.PickEndpoint().stub->async()->*self->method)(
-        context.get(), &self->request, &self->response,
+    self->method(
+        self->backend.PickEndpoint(), context.get(), &self->request, &self->response,
         [self, context](const grpc::Status& status) {
           self->caller.loop->Post([self, status = FromGrpc(status)] { End(self, status); });
           self->backend.CallEnds(context.get());
@@ -179,15 +182,24 @@ struct Backend::UnaryCall {
   }
 };
 
-template <class Request, class Response>
+template <class Async, class Request, class Response>
 void Backend::Start(const Caller& caller, Request request,
-                    void (v1::GenerationService::Stub::async::*method)(
-                        grpc::ClientContext*, const Request*, Response*,
-                        std::function<void(grpc::Status)>),
+                    void (Async::*method)(grpc::ClientContext*, const Request*, Response*,
+                                          std::function<void(grpc::Status)>),
                     Callback<Response> done) {
   using Call = UnaryCall<Request, Response>;
+  const auto make = [method](Endpoint& endpoint, grpc::ClientContext* context, const Request* asked,
+                             Response* response, std::function<void(grpc::Status)> ended) {
+    if constexpr (std::is_same_v<Async, class v1::EmbedService::Stub::async>) {
+      (endpoint.embed_stub->async()->*method)(context, asked, response, std::move(ended));
+    } else if constexpr (std::is_same_v<Async, class v1::InspectService::Stub::async>) {
+      (endpoint.inspect_stub->async()->*method)(context, asked, response, std::move(ended));
+    } else {
+      (endpoint.stub->async()->*method)(context, asked, response, std::move(ended));
+    }
+  };
   Call::Try(
-      std::shared_ptr<Call>(new Call{*this, caller, std::move(request), method, std::move(done)}));
+      std::shared_ptr<Call>(new Call{*this, caller, std::move(request), make, std::move(done)}));
 }
 
 struct Backend::HealthCall {
@@ -235,41 +247,61 @@ void Backend::EndCheck(const absl::Status& health) {
 }
 
 using Async = class v1::GenerationService::Stub::async;
+using EmbedAsync = class v1::EmbedService::Stub::async;
 
 void Backend::Score(const Caller& caller, v1::ScoreRequest request,
                     Callback<v1::ScoreResponse> done) {
-  Start<v1::ScoreRequest, v1::ScoreResponse>(caller, std::move(request), &Async::Score,
-                                             std::move(done));
+  Start<Async, v1::ScoreRequest, v1::ScoreResponse>(caller, std::move(request), &Async::Score,
+                                                    std::move(done));
+}
+
+void Backend::Embed(const Caller& caller, v1::EmbedRequest request,
+                    Callback<v1::EmbedResponse> done) {
+  Start<EmbedAsync, v1::EmbedRequest, v1::EmbedResponse>(caller, std::move(request),
+                                                         &EmbedAsync::Embed, std::move(done));
+}
+
+void Backend::Rerank(const Caller& caller, v1::RerankRequest request,
+                     Callback<v1::RerankResponse> done) {
+  Start<EmbedAsync, v1::RerankRequest, v1::RerankResponse>(caller, std::move(request),
+                                                           &EmbedAsync::Rerank, std::move(done));
+}
+
+void Backend::Inspect(const Caller& caller, v1::InspectRequest request,
+                      Callback<v1::InspectResponse> done) {
+  using InspectAsync = class v1::InspectService::Stub::async;
+  Start<InspectAsync, v1::InspectRequest, v1::InspectResponse>(
+      caller, std::move(request), &InspectAsync::Inspect, std::move(done));
 }
 
 void Backend::Tokenize(const Caller& caller, v1::TokenizeRequest request,
                        Callback<v1::TokenizeResponse> done) {
-  Start<v1::TokenizeRequest, v1::TokenizeResponse>(caller, std::move(request), &Async::Tokenize,
-                                                   std::move(done));
+  Start<Async, v1::TokenizeRequest, v1::TokenizeResponse>(caller, std::move(request),
+                                                          &Async::Tokenize, std::move(done));
 }
 
 void Backend::Detokenize(const Caller& caller, v1::DetokenizeRequest request,
                          Callback<v1::DetokenizeResponse> done) {
-  Start<v1::DetokenizeRequest, v1::DetokenizeResponse>(caller, std::move(request),
-                                                       &Async::Detokenize, std::move(done));
+  Start<Async, v1::DetokenizeRequest, v1::DetokenizeResponse>(caller, std::move(request),
+                                                              &Async::Detokenize, std::move(done));
 }
 
 void Backend::GetVocabulary(const Caller& caller, v1::GetVocabularyRequest request,
                             Callback<v1::GetVocabularyResponse> done) {
-  Start<v1::GetVocabularyRequest, v1::GetVocabularyResponse>(
+  Start<Async, v1::GetVocabularyRequest, v1::GetVocabularyResponse>(
       caller, std::move(request), &Async::GetVocabulary, std::move(done));
 }
 
 void Backend::ApplyChatTemplate(const Caller& caller, v1::ApplyChatTemplateRequest request,
                                 Callback<v1::ApplyChatTemplateResponse> done) {
-  Start<v1::ApplyChatTemplateRequest, v1::ApplyChatTemplateResponse>(
+  Start<Async, v1::ApplyChatTemplateRequest, v1::ApplyChatTemplateResponse>(
       caller, std::move(request), &Async::ApplyChatTemplate, std::move(done));
 }
 
 void Backend::GetStatus(const Caller& caller, v1::GetStatusRequest request,
                         Callback<v1::GetStatusResponse> done) {
-  Start<v1::GetStatusRequest, v1::GetStatusResponse>(caller, std::move(request), &Async::GetStatus,
-                                                     std::move(done));
+  Start<Async, v1::GetStatusRequest, v1::GetStatusResponse>(caller, std::move(request),
+                                                            &Async::GetStatus, std::move(done));
 }
 
 void Backend::GetModel(const Caller& caller, Callback<v1::GetModelResponse> done) {
@@ -311,7 +343,7 @@ void Backend::AskForModel(const Caller& caller, Callback<v1::GetModelResponse> d
     }
   }
   if (is_full) return done(absl::UnavailableError("too many callers wait for an orchestrator"));
-  Start<v1::GetModelRequest, v1::GetModelResponse>(
+  Start<Async, v1::GetModelRequest, v1::GetModelResponse>(
       caller, {}, &Async::GetModel,
       [this, authorization, loop = caller.loop](absl::StatusOr<v1::GetModelResponse> model) {
         for (const Asking& asking : KeepModel(authorization, model)) {

@@ -23,8 +23,10 @@
 #include "services/gateway/backend/call.h"
 #include "services/gateway/backend/meter.h"
 #include "services/gateway/http/loop.h"
+#include "sluice/v1/embed.grpc.pb.h"
 #include "sluice/v1/generation.grpc.pb.h"
 #include "sluice/v1/generation_session.grpc.pb.h"
+#include "sluice/v1/inspect.grpc.pb.h"
 
 namespace sluice::gateway {
 
@@ -68,6 +70,10 @@ class Backend {
   // What the server answers, or its status with the details that retry_info.h knows;
   // UNAVAILABLE where no endpoint can be reached.
   void Score(const Caller& caller, v1::ScoreRequest request, Callback<v1::ScoreResponse> done);
+  void Inspect(const Caller& caller, v1::InspectRequest request,
+               Callback<v1::InspectResponse> done);
+  void Embed(const Caller& caller, v1::EmbedRequest request, Callback<v1::EmbedResponse> done);
+  void Rerank(const Caller& caller, v1::RerankRequest request, Callback<v1::RerankResponse> done);
   void Tokenize(const Caller& caller, v1::TokenizeRequest request,
                 Callback<v1::TokenizeResponse> done);
   void Detokenize(const Caller& caller, v1::DetokenizeRequest request,
@@ -113,7 +119,9 @@ class Backend {
   struct Endpoint {
     std::shared_ptr<grpc::Channel> channel;
     std::unique_ptr<v1::GenerationService::Stub> stub;
+    std::unique_ptr<v1::EmbedService::Stub> embed_stub;
     std::unique_ptr<v1::GenerationSessionService::Stub> session_stub;
+    std::unique_ptr<v1::InspectService::Stub> inspect_stub;
     // Guarded by mutex_: one for each loop, and until when the server counts as one that knows of
     // none.
     std::map<http::Loop*, std::shared_ptr<Session>> sessions;
@@ -153,11 +161,11 @@ class Backend {
   // One unary call, made until it reaches a server.
   template <class Request, class Response>
   struct UnaryCall;
-  template <class Request, class Response>
+  // `method` of GenerationService's, EmbedService's or InspectService's Stub::async.
+  template <class Async, class Request, class Response>
   void Start(const Caller& caller, Request request,
-             void (v1::GenerationService::Stub::async::*method)(grpc::ClientContext*,
-                                                                const Request*, Response*,
-                                                                std::function<void(grpc::Status)>),
+             void (Async::*method)(grpc::ClientContext*, const Request*, Response*,
+                                   std::function<void(grpc::Status)>),
              Callback<Response> done);
 
   const BackendOptions options_;

@@ -29,7 +29,7 @@ absl::StatusOr<CompletionRequest> ReadCompletionRequest(const json& body, absl::
   ObjectReader reader(body);
   CompletionRequest request;
   request.parameters = ReadGenerationParameters(reader, text, request.generate);
-  request.prompts = ReadPrompts(reader);
+  request.prompts = ReadPrompts(reader, "prompt", kMostPrompts);
   request.echo = reader.Bool("echo").value_or(false);
   if (const auto logprobs = reader.Integer("logprobs", 0, 20)) {
     request.logprobs = static_cast<int32_t>(*logprobs);

@@ -11,8 +11,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMaxPrompts = 128;
-
 bool IsTokenId(const json& value) {
   return value.is_number_integer() && value >= std::numeric_limits<int32_t>::min() &&
          value <= std::numeric_limits<int32_t>::max();
@@ -31,15 +29,16 @@ std::optional<Prompt> OnePrompt(const json& value) {
 
 }  // namespace
 
-std::vector<Prompt> ReadPrompts(ObjectReader& reader) {
-  const json* value = reader.Any("prompt");
+std::vector<Prompt> ReadPrompts(ObjectReader& reader, const char* name, size_t most) {
+  const json* value = reader.Any(name);
   if (value == nullptr) {
-    reader.Fail("prompt", "missing_required_parameter", "Missing required parameter: 'prompt'.");
+    reader.Fail(name, "missing_required_parameter",
+                absl::StrCat("Missing required parameter: '", name, "'."));
     return {};
   }
   if (std::optional<Prompt> one = OnePrompt(*value)) return {*std::move(one)};
   std::vector<Prompt> prompts;
-  const bool several = value->is_array() && !value->empty() && value->size() <= kMaxPrompts;
+  const bool several = value->is_array() && !value->empty() && value->size() <= most;
   for (const json& item : several ? *value : json::array()) {
     std::optional<Prompt> prompt = OnePrompt(item);
     if (!prompt.has_value()) break;
@@ -47,9 +46,9 @@ std::vector<Prompt> ReadPrompts(ObjectReader& reader) {
   }
   if (several && prompts.size() == value->size()) return prompts;
   reader.Fail(
-      "prompt", "invalid_type",
-      absl::StrCat("'prompt' must be a string, an array of token ids, or an array of up to ",
-                   kMaxPrompts, " of either."));
+      name, "invalid_type",
+      absl::StrCat("'", name, "' must be a string, an array of token ids, or an array of up to ",
+                   most, " of either."));
   return {};
 }
 

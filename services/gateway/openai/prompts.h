@@ -1,4 +1,4 @@
-// `prompt`, as completions and scores have it.
+// Texts as completions, scores and embeddings have them.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,12 @@ namespace sluice::gateway::openai {
 // Text, or token ids as they are.
 using Prompt = std::variant<std::string, std::vector<int32_t>>;
 
-// A text, token ids, or an array of up to 128 texts or arrays of token ids. Faults, such as that there is
-// none, go to the reader.
-std::vector<Prompt> ReadPrompts(ObjectReader& reader);
+// Texts or arrays of token ids of one call that generates or scores, at most.
+constexpr size_t kMostPrompts = 128;
+
+// What member `name` holds: a text, token ids, or an array of up to `most` texts or arrays of token ids.
+// Faults, such as that there is none, go to the reader.
+std::vector<Prompt> ReadPrompts(ObjectReader& reader, const char* name, size_t most);
 
 // Sets `text` or `token_ids` of a message that has both.
 template <class Message>

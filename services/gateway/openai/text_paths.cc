@@ -11,6 +11,7 @@
 #include "services/gateway/openai/chat_request.h"
 #include "services/gateway/openai/error.h"
 #include "services/gateway/openai/logprobs.h"
+#include "services/gateway/openai/path_action.h"
 #include "services/gateway/openai/prompts.h"
 
 namespace sluice::gateway::openai {
@@ -20,35 +21,6 @@ using nlohmann::json;
 using Call = std::shared_ptr<ApiCall>;
 
 constexpr int32_t kMaxPriority = std::numeric_limits<int32_t>::max();
-
-// What a path does, on the loop, once its body is read.
-using Action = std::function<void()>;
-
-// Hands the body and the model to `read`, which may run on another thread than the loop's, and runs
-// the action that it returns; answers where there is none.
-template <class Read>
-void ReadBody(const ApiContext& context, std::shared_ptr<http::Exchange> exchange, Read read) {
-  const auto call = std::make_shared<ApiCall>(context, std::move(exchange));
-  context.backend.GetModel(call->caller(), [&context, call, read = std::move(read)](
-                                               const absl::StatusOr<v1::GetModelResponse>& model) {
-    if (!model.ok()) return call->Respond(ErrorResponse(model.status()));
-    const auto action = std::make_shared<Action>();
-    call->ReadBody(
-        context.body_reader,
-        [call, action, read, model = *model](const json& body) {
-          ObjectReader reader(body);
-          const std::string wanted = reader.String("model").value_or("");
-          if (!wanted.empty() && wanted != model.name()) reader.Fail(ModelNotFound(wanted));
-          absl::StatusOr<Action> read_action = read(call, reader, model);
-          if (read_action.ok()) *action = *std::move(read_action);
-          return read_action.status();
-        },
-        [call, action](const absl::Status& status) {
-          if (!status.ok()) return call->Respond(ErrorResponse(status));
-          std::exchange(*action, nullptr)();
-        });
-  });
-}
 
 absl::Status Missing(const char* name) {
   return ParameterError(name, "missing_required_parameter",
@@ -199,7 +171,7 @@ bool AsksForSeveral(const json& prompt) {
 // Returns the prompts that are scored.
 absl::StatusOr<std::vector<Prompt>> ReadScoreInput(ObjectReader& reader,
                                                    v1::ScoreRequest& request) {
-  std::vector<Prompt> prompts = ReadPrompts(reader);
+  std::vector<Prompt> prompts = ReadPrompts(reader, "prompt", kMostPrompts);
   if (const auto top = reader.Integer("top_logprobs", 0, 20)) {
     request.set_top(static_cast<int32_t>(*top));
   }

@@ -11,6 +11,7 @@
 #include "services/gateway/json/object_reader.h"
 #include "services/gateway/openai/chat_request.h"
 #include "services/gateway/openai/completion_request.h"
+#include "services/gateway/openai/embedding_paths.h"
 #include "services/gateway/openai/response_request.h"
 #include "services/gateway/openai/text_paths.h"
 
@@ -53,6 +54,7 @@ constexpr char kOpenAi[] = "OpenAI's API";
 constexpr char kBatches[] = "Files and batches";
 constexpr char kAnthropic[] = "Anthropic's API";
 constexpr char kTexts[] = "Token ids and scores";
+constexpr char kEmbeddings[] = "Embeddings, reranking, classification";
 constexpr char kServer[] = "The server";
 
 constexpr char kFileForm[] = R"({
@@ -101,6 +103,23 @@ constexpr ApiPath kPaths[] = {
     {"POST", "/v1/score", kTexts,
      "Returns the log-probability of every token of a text, or of each of several.",
      openai::CheckScoreBody},
+    {"POST", "/v1/embeddings", kEmbeddings,
+     "Returns the embedding of each text, as numbers or in base64.", openai::CheckEmbeddingsBody},
+    {"POST", "/rerank", kEmbeddings,
+     "Orders documents by how well they answer a query, as vLLM and Jina have it.",
+     openai::CheckRerankBody},
+    {"POST", "/v1/rerank", kEmbeddings, "The same.", openai::CheckRerankBody},
+    {"POST", "/v2/rerank", kEmbeddings,
+     "The same, as Cohere has it: without the documents unless `return_documents` is true.",
+     openai::CheckRerankBody},
+    {"POST", "/score", kEmbeddings,
+     "Returns a score for each pair of texts, as vLLM has it: one `text_1` with all of `text_2`, "
+     "or "
+     "pair by pair.",
+     openai::CheckPairScoreBody},
+    {"POST", "/classify", kEmbeddings,
+     "Returns the label of each text and the probability of every label, as vLLM has it.",
+     openai::CheckClassifyBody},
     {"GET", "/health", kServer,
      "200 while the pipeline serves, else 503; with `?grace=60`, 503 once it has not served for 60 "
      "s."},

@@ -30,6 +30,7 @@ const std::vector<Asset>& Assets() {
       {"/page/pipeline.js", kScript, View(kPipelineJs)},
       {"/page/charts.js", kScript, View(kChartsJs)},
       {"/page/cache.js", kScript, View(kCacheJs)},
+      {"/page/attention.js", kScript, View(kAttentionJs)},
   };
   return *assets;
 }

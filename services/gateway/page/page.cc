@@ -11,6 +11,7 @@
 #include "services/gateway/json/object_reader.h"
 #include "services/gateway/openai/error.h"
 #include "services/gateway/page/assets.h"
+#include "services/gateway/page/inspection.h"
 #include "services/gateway/page/sampling_form.h"
 
 namespace sluice::gateway {
@@ -183,6 +184,9 @@ void AddPageRoutes(http::Router& router, const ApiContext& context, const PageOp
   });
   router.Add("GET", "/page/status", [&context, options](std::shared_ptr<http::Exchange> exchange) {
     ServeStatus(context, options, std::move(exchange));
+  });
+  router.Add("POST", "/page/inspect", [&context](std::shared_ptr<http::Exchange> exchange) {
+    ServeInspection(context, std::move(exchange));
   });
   if (options.kill == nullptr) return;
   router.Add("POST", "/page/kill", [&context, options](std::shared_ptr<http::Exchange> exchange) {

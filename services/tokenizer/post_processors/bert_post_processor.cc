@@ -14,6 +14,7 @@ struct BertOptions {
   TokenId sep = kNoToken;  // behind it, if any
   bool trim_offsets = false;
   bool add_prefix_space = false;
+  bool is_roberta = false;  // two separators between texts, one token type
 };
 
 class BertPostProcessor : public PostProcessor {
@@ -31,6 +32,20 @@ class BertPostProcessor : public PostProcessor {
       encoding->ids.push_back(options_.sep);
       if (input.has_offsets) encoding->offsets.push_back({});
     }
+  }
+
+  size_t JoinPair(bool add_special, const std::vector<TokenId>& second,
+                  std::vector<TokenId>* first) const override {
+    const auto add = [&](TokenId id) {
+      if (add_special && id != kNoToken) first->push_back(id);
+    };
+    if (add_special && options_.cls != kNoToken) first->insert(first->begin(), options_.cls);
+    add(options_.sep);
+    if (options_.is_roberta) add(options_.sep);
+    const size_t begin = first->size();
+    first->insert(first->end(), second.begin(), second.end());
+    add(options_.sep);
+    return options_.is_roberta ? first->size() : begin;
   }
 
  private:
@@ -82,6 +97,7 @@ absl::StatusOr<std::unique_ptr<PostProcessor>> RobertaPostProcessorFromJson(
   if (!fields.status().ok()) return fields.status();
   options->trim_offsets = *trim_offsets;
   options->add_prefix_space = *add_prefix_space;
+  options->is_roberta = true;
   return std::make_unique<BertPostProcessor>(*options);
 }
 

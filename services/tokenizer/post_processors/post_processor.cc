@@ -20,6 +20,13 @@ class SequencePostProcessor : public PostProcessor {
     for (const auto& step : steps_) step->Process(input, encoding);
   }
 
+  // Of the steps one puts tokens around texts, the last one; others change offsets.
+  size_t JoinPair(bool add_special, const std::vector<TokenId>& second,
+                  std::vector<TokenId>* first) const override {
+    return steps_.empty() ? PostProcessor::JoinPair(add_special, second, first)
+                          : steps_.back()->JoinPair(add_special, second, first);
+  }
+
  private:
   std::vector<std::unique_ptr<PostProcessor>> steps_;
 };
@@ -39,6 +46,13 @@ absl::StatusOr<std::unique_ptr<PostProcessor>> SequencePostProcessorFromJson(
 }
 
 }  // namespace
+
+size_t PostProcessor::JoinPair(bool, const std::vector<TokenId>& second,
+                               std::vector<TokenId>* first) const {
+  const size_t begin = first->size();
+  first->insert(first->end(), second.begin(), second.end());
+  return begin;
+}
 
 absl::StatusOr<std::unique_ptr<PostProcessor>> PostProcessorFromJson(const JsonPlace& place) {
   if (place.value->is_null()) return nullptr;

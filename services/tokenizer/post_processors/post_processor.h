@@ -1,8 +1,10 @@
 // Post-processors: what is put around a text's tokens. Immutable and thread-safe.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
@@ -29,6 +31,12 @@ class PostProcessor {
 
   // Rewrites the tokens of one text; encoding->offsets is empty where it was not asked for.
   virtual void Process(const Input& input, Encoding* encoding) const = 0;
+
+  // Joins the tokens of a pair of texts, to which `second` is added. Returns where the tokens of type
+  // 1 begin, as models with token types read them: the number of all tokens where there are none.
+  // Without `add_special` no special tokens are added. By default the second text's follow the first's.
+  virtual size_t JoinPair(bool add_special, const std::vector<TokenId>& second,
+                          std::vector<TokenId>* first) const;
 };
 
 // A post-processor as tokenizer.json describes it, for a single text; nullptr for null.

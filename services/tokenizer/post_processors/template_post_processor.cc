@@ -1,5 +1,7 @@
 #include "services/tokenizer/post_processors/template_post_processor.h"
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -10,13 +12,16 @@ namespace sluice {
 namespace {
 
 struct TemplatePiece {
-  bool is_text = false;              // the text's own tokens
+  bool is_text = false;              // a text's own tokens
+  bool is_second = false;            // of a pair's second text
+  int type = 0;                      // of its tokens
   std::vector<TokenId> special_ids;  // otherwise
 };
 
 class TemplatePostProcessor : public PostProcessor {
  public:
-  explicit TemplatePostProcessor(std::vector<TemplatePiece> pieces) : pieces_(std::move(pieces)) {}
+  TemplatePostProcessor(std::vector<TemplatePiece> pieces, std::vector<TemplatePiece> pair)
+      : pieces_(std::move(pieces)), pair_(std::move(pair)) {}
 
   void Process(const Input& input, Encoding* encoding) const override {
     Encoding out;
@@ -32,8 +37,25 @@ class TemplatePostProcessor : public PostProcessor {
     *encoding = std::move(out);
   }
 
+  size_t JoinPair(bool add_special, const std::vector<TokenId>& second,
+                  std::vector<TokenId>* first) const override {
+    if (pair_.empty()) return PostProcessor::JoinPair(add_special, second, first);
+    std::vector<TokenId> out;
+    std::optional<size_t> begin;
+    for (const TemplatePiece& piece : pair_) {
+      if (piece.type == 1 && !begin.has_value()) begin = out.size();
+      const std::vector<TokenId>& ids = !piece.is_text    ? piece.special_ids
+                                        : piece.is_second ? second
+                                                          : *first;
+      if (piece.is_text || add_special) out.insert(out.end(), ids.begin(), ids.end());
+    }
+    *first = std::move(out);
+    return begin.value_or(first->size());
+  }
+
  private:
-  std::vector<TemplatePiece> pieces_;
+  const std::vector<TemplatePiece> pieces_;
+  const std::vector<TemplatePiece> pair_;  // of pairs; empty: the file has none
 };
 
 absl::StatusOr<std::vector<TokenId>> IdsFromJson(const JsonPlace& list) {
@@ -49,11 +71,27 @@ absl::StatusOr<std::vector<TokenId>> IdsFromJson(const JsonPlace& list) {
   return ids;
 }
 
-absl::StatusOr<TemplatePiece> PieceFromJson(const JsonPlace& place, const JsonPlace& specials) {
+// 0 or 1, and in a pair never 0 behind 1, which a model could not be told.
+absl::StatusOr<int> TypeFromJson(const JsonPlace& place) {
+  const JsonPlace type = place.Member("type_id");
+  if (type.value->is_null()) return 0;
+  if (*type.value != 0 && *type.value != 1) return type.Reject("0 or 1");
+  return type.value->get<int>();
+}
+
+// `texts`: "A", or "AB" in a pair.
+absl::StatusOr<TemplatePiece> PieceFromJson(const JsonPlace& place, const JsonPlace& specials,
+                                            std::string_view texts) {
   const JsonPlace text = place.Member("Sequence");
   if (text.value->is_object()) {
-    if (*text.Member("id").value != "A") return text.Member("id").Reject("\"A\"");
-    return TemplatePiece{.is_text = true};
+    const bool is_first = *text.Member("id").value == "A";
+    const bool is_second = texts.size() > 1 && *text.Member("id").value == "B";
+    if (!is_first && !is_second) {
+      return text.Member("id").Reject(texts.size() > 1 ? "\"A\" or \"B\"" : "\"A\"");
+    }
+    const absl::StatusOr<int> type = TypeFromJson(text);
+    if (!type.ok()) return type.status();
+    return TemplatePiece{.is_text = true, .is_second = is_second, .type = *type};
   }
   const JsonPlace name = place.Member("SpecialToken").Member("id");
   if (!name.value->is_string()) {
@@ -64,23 +102,43 @@ absl::StatusOr<TemplatePiece> PieceFromJson(const JsonPlace& place, const JsonPl
   if (!special.value->is_object()) return name.Reject("a name that special_tokens lists");
   absl::StatusOr<std::vector<TokenId>> ids = IdsFromJson(special.Member("ids"));
   if (!ids.ok()) return ids.status();
-  return TemplatePiece{.special_ids = *std::move(ids)};
+  const absl::StatusOr<int> type = TypeFromJson(place.Member("SpecialToken"));
+  if (!type.ok()) return type.status();
+  return TemplatePiece{.type = *type, .special_ids = *std::move(ids)};
+}
+
+absl::StatusOr<std::vector<TemplatePiece>> PiecesFromJson(const JsonPlace& place, const char* name,
+                                                          std::string_view texts) {
+  absl::StatusOr<JsonPlace> list = place.Array(name);
+  if (!list.ok()) return list.status();
+  std::vector<TemplatePiece> pieces;
+  for (size_t i = 0; i < list->value->size(); ++i) {
+    absl::StatusOr<TemplatePiece> piece =
+        PieceFromJson(list->Element(i), place.Member("special_tokens"), texts);
+    if (!piece.ok()) return piece.status();
+    pieces.push_back(*std::move(piece));
+  }
+  return pieces;
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PostProcessor>> TemplatePostProcessorFromJson(
     const JsonPlace& place) {
-  absl::StatusOr<JsonPlace> list = place.Array("single");
-  if (!list.ok()) return list.status();
-  std::vector<TemplatePiece> pieces;
-  for (size_t i = 0; i < list->value->size(); ++i) {
-    absl::StatusOr<TemplatePiece> piece =
-        PieceFromJson(list->Element(i), place.Member("special_tokens"));
-    if (!piece.ok()) return piece.status();
-    pieces.push_back(*std::move(piece));
+  absl::StatusOr<std::vector<TemplatePiece>> single = PiecesFromJson(place, "single", "A");
+  if (!single.ok()) return single.status();
+  std::vector<TemplatePiece> pair;
+  if (place.Member("pair").value->is_array()) {
+    // One that this can't represent counts as none: most models never see a pair.
+    absl::StatusOr<std::vector<TemplatePiece>> read = PiecesFromJson(place, "pair", "AB");
+    const auto falls = [](const TemplatePiece& a, const TemplatePiece& b) {
+      return a.type > b.type;
+    };
+    if (read.ok() && std::ranges::adjacent_find(*read, falls) == read->end()) {
+      pair = *std::move(read);
+    }
   }
-  return std::make_unique<TemplatePostProcessor>(std::move(pieces));
+  return std::make_unique<TemplatePostProcessor>(*std::move(single), std::move(pair));
 }
 
 }  // namespace sluice

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "tests/clients/cli/story.h"
 #include "tests/services/model/model_folder.h"
@@ -38,6 +39,35 @@ TEST(RunTest, StartsThePipelineThatTheFlagsDescribe) {
   EXPECT_EQ(seen.kv_cache_bytes, 64u << 20);
   EXPECT_EQ(seen.overrides.rope_scaling, "yarn,factor=4");
   EXPECT_EQ(pipeline.requests().at(0).text(), "Once");
+}
+
+TEST(RunTest, ComputesWithTheAdapterOfThatName) {
+  FakePipeline pipeline(Saying(Story()));
+  FakeEnvironment fake;
+  std::string seen;
+  fake.environment.start_in_process = [&](const InProcessOptions& options) {
+    seen = options.adapter;
+    return pipeline.InProcess();
+  };
+  EXPECT_EQ(fake.Run({"run", "--model", SomeModel(), "--adapters", "a=/first,b=/second",
+                      "--adapter", "b", "Once"}),
+            0);
+  EXPECT_EQ(seen, "/second");
+  EXPECT_EQ(fake.Run({"run", "--model", SomeModel(), "--adapters", "a=/first", "Once"}), 0);
+  EXPECT_EQ(seen, "");
+}
+
+TEST(RunTest, RefusesAdaptersThatItIsNotTold) {
+  const auto refused = [](const std::vector<std::string>& arguments) {
+    FakeEnvironment fake;
+    EXPECT_EQ(fake.Run(arguments), 2);
+    return fake.err.str();
+  };
+  EXPECT_THAT(refused({"run", "--adapters", "a=/first,b=/second", "--adapter", "c", "Once"}),
+              HasSubstr("--adapter is c; accepted: a, b"));
+  EXPECT_THAT(refused({"run", "--adapter", "c", "Once"}), HasSubstr("--adapters NAME=DIR"));
+  EXPECT_THAT(refused({"run", "--adapters", "first", "Once"}),
+              HasSubstr("\"first\" is no adapter"));
 }
 
 TEST(RunTest, SaysHowManyPositionsThePoolHolds) {

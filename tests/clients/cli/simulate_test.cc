@@ -85,6 +85,27 @@ TEST_F(SimulateTest, FindsTheFewestReplicas) {
   EXPECT_THAT(fake.out.str(), HasSubstr("Not even " + std::to_string(fewest - 1) + " replica"));
 }
 
+TEST_F(SimulateTest, FindsTheArrangementWithTheFewestShardsAndTheBestSizeOfSteps) {
+  folder_.Write("costs.json", R"({"costs": [
+      {"tp": 1, "kv_blocks": 500, "step_seconds": [[1, 0.02]]},
+      {"tp": 2, "kv_blocks": 500, "step_seconds": [[1, 0.005]]},
+      {"tp": 8, "kv_blocks": 500, "step_seconds": [[1, 0.004]]}]})");
+  const nlohmann::json arrangement = Json({"--arrivals", "steady:30", "--requests", "300", "--slo",
+                                           "ttft=300ms,tpot=6ms", "--find", "arrangement"});
+  EXPECT_EQ(arrangement["find"], "arrangement");
+  EXPECT_EQ(arrangement["found"], true);
+  EXPECT_EQ(arrangement["tp"], 2);  // no number of slow replicas keeps the time between tokens
+  EXPECT_EQ(arrangement["replicas"], 1);
+  folder_.Write("costs.json", R"({"costs": [
+      {"kv_blocks": 500, "step_seconds": [[1, 0.01], [64, 0.012], [1024, 0.5]]}]})");
+  const nlohmann::json sizes =
+      Json({"--arrivals", "poisson:5", "--requests", "100", "--prompt_tokens", "400", "--slo",
+            "tpot=13ms", "--find", "max_step_tokens"});
+  EXPECT_EQ(sizes["max_step_tokens"], 64);
+  EXPECT_EQ(sizes["tried"].size(), 8u);
+  EXPECT_EQ(sizes["kept_share"], sizes["tried"][0]["kept_share"]);
+}
+
 TEST_F(SimulateTest, PlaysATraceAndTakesRoomFromAModel) {
   folder_.Write("trace.jsonl",
                 "{\"timestamp\": 0, \"input_length\": 40, \"output_length\": 5}\n"
@@ -129,7 +150,7 @@ TEST_F(SimulateTest, RefusesByNameWhatItCannotSimulate) {
       {{"--arrivals", "poisson:1", "--trace", "x"}, "were both given; choose one", 2},
       {{"--arrivals", "often"}, "--arrivals: \"often\" is no law of arrivals; accepted: ", 2},
       {{"--arrivals", "poisson:1", "--find", "replicas"}, "--find replicas needs --slo", 2},
-      {{"--arrivals", "poisson:1", "--find", "gold"}, "accepted: replicas", 2},
+      {{"--arrivals", "poisson:1", "--find", "gold"}, "accepted: replicas, arrangement, max", 2},
       {{"--arrivals", "poisson:1", "--kv_cache_mib", "5"}, "--kv_cache_mib needs --model", 2},
       {{"--arrivals", "poisson:1", "--routing", "luck"}, "accepted: turns, prefix", 2},
       {{"--arrivals", "poisson:1", "--faults", "soon"}, "\"soon\" is no loss; accepted: ", 2},

@@ -19,6 +19,9 @@ import sluice.client.RetryPolicy;
 import sluice.client.SluiceException;
 import sluice.client.Tls;
 import sluice.client.TokenStream;
+import sluice.v1.Embed.EmbedRequest;
+import sluice.v1.Embed.Embedding;
+import sluice.v1.Embed.RerankRequest;
 import sluice.v1.Generation.Chunk;
 import sluice.v1.Generation.FinishedSequence;
 import sluice.v1.Generation.GenerateRequest;
@@ -91,6 +94,11 @@ public final class Runner {
         ScoreResponse score = client.score(parse(test, ScoreRequest.newBuilder()).build());
         return Map.of("token_ids", score.getTokenIdsList(), "mean_nll", score.getMeanNll(),
             "logprobs", score.getLogprobsList().stream().map(Runner::position).toList());
+      case "embed":
+        return Map.of("embeddings", client.embed(parse(test, EmbedRequest.newBuilder()).build()).getEmbeddingsList()
+            .stream().map(Embedding::getValuesList).toList());
+      case "rerank":
+        return Map.of("scores", client.rerank(parse(test, RerankRequest.newBuilder()).build()).getScoresList());
       case "tokenize":
         return Map.of("token_ids", client.tokenize(request.get("text").getAsString()));
       case "detokenize":

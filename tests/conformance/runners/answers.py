@@ -71,6 +71,9 @@ OPERATIONS = {
         "token_ids": list(score.token_ids), "logprobs": [position(p) for p in score.logprobs], "mean_nll": score.mean_nll}),
     "tokenize": (lambda request: {"text": request["text"]}, lambda ids: {"token_ids": ids}),
     "detokenize": (lambda request: {"token_ids": request["tokenIds"]}, lambda text: {"text": text}),
+    "embed": (lambda request: {"texts": [one["text"] for one in request["inputs"]]}, lambda numbers: {"embeddings": numbers}),
+    "rerank": (lambda request: {"query": request["query"], "documents": request["documents"]},
+               lambda scores: {"scores": scores}),
     "model": (lambda _: {}, lambda model: {
         "name": model.name, "vocabulary_size": model.vocabulary_size, "max_positions": model.max_positions}),
     "status": (lambda _: {}, lambda status: {"serving": status.serving}),

@@ -34,6 +34,8 @@ async function answer(client, test) {
     }
     case "tokenize": return {token_ids: await client.tokenize(test.request.text, call)};
     case "detokenize": return {text: await client.detokenize(test.request.tokenIds, call)};
+    case "embed": return {embeddings: await client.embed(test.request.inputs.map(({text}) => text), call)};
+    case "rerank": return {scores: await client.rerank(test.request.query, test.request.documents, call)};
     case "model": {
       const {name, vocabularySize, maxPositions} = await client.model(call);
       return {name, vocabulary_size: vocabularySize, max_positions: maxPositions};

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/fp8.h"
+#include "kernels/open_attention_ops.h"
 #include "tests/kernels/backend/attention_shapes.h"
 #include "tests/kernels/testing/backend_cases.h"
 #include "tests/kernels/testing/paged_sequence.h"
@@ -103,6 +104,46 @@ TEST_P(AttentionTest, KeysAndValuesInFp8HaveTheBitsOfTheirNumbersInBFloat16) {
     const auto other = NewKvPool(backend(), shape.Pool(70));
     EXPECT_TRUE(SameBits(fp8, AttendChunk(backend(), *other, 1, sequence, 0, 70, shape.Options())))
         << shape;
+  }
+}
+
+// A whole sequence, in one step in which it is alone.
+HostMatrix AttendOpenly(Backend& backend, KvPool& pool, const Sequence& sequence,
+                        const Shape& shape, int64_t ahead) {
+  DeviceMatrix q(backend, sequence.q), k(backend, sequence.k), v(backend, sequence.v);
+  DeviceMatrix out(backend, sequence.q.rows, sequence.q.cols);
+  const AttentionSegment segment = sequence.Segment(0, sequence.q.rows);
+  backend.BeginStep({&segment, 1}, sequence.q.rows);
+  StoreKv(backend, k.view(), v.view(), 1, pool);
+  OpenAttentionOpsOf(backend)->OpenAttention(q.view(), pool, 1, shape.Options(), ahead, out.view());
+  return out.Read();
+}
+
+// Encoders: all of a text, or a window to both sides. Long ones reach over several splits.
+TEST_P(AttentionTest, RowsSeeWhatTheirSegmentHasAheadOfThem) {
+  if (OpenAttentionOpsOf(backend()) == nullptr) GTEST_SKIP() << "has no open attention";
+  Random random(21);
+  const Shape shapes[] = {
+      {.block_size = 16, .num_kv_heads = 2, .group = 1, .head_dim = 32},
+      {.block_size = 5, .num_kv_heads = 1, .group = 3, .head_dim = 7, .dtype = DType::kBF16},
+      {.block_size = 16, .num_kv_heads = 2, .group = 2, .head_dim = 24, .window = 9},
+      {.block_size = 16, .num_kv_heads = 1, .group = 1, .head_dim = 16, .window = 600},
+  };
+  for (const Shape& shape : shapes) {
+    for (const int64_t length : {1, 17, 75, 1100}) {
+      SCOPED_TRACE(::testing::Message() << length << " positions, " << shape);
+      const int64_t ahead = shape.window > 0 ? shape.window - 1 : int64_t{1} << 28;
+      const int num_blocks = static_cast<int>(2 * length / shape.block_size + 2);
+      const Sequence sequence = RandomSequence(random, shape, length, num_blocks);
+      const auto ours = NewKvPool(backend(), shape.Pool(num_blocks));
+      const auto theirs = NewKvPool(reference(), shape.Pool(num_blocks));
+      const HostMatrix result = AttendOpenly(backend(), *ours, sequence, shape, ahead);
+      EXPECT_TRUE(IsNear(result, AttendOpenly(reference(), *theirs, sequence, shape, ahead),
+                         AttentionTolerance()));
+      const auto other_backend = NewBackend(/*num_threads=*/5);
+      const auto other = NewKvPool(*other_backend, shape.Pool(num_blocks));
+      EXPECT_TRUE(SameBits(result, AttendOpenly(*other_backend, *other, sequence, shape, ahead)));
+    }
   }
 }
 

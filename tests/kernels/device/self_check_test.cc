@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/observed/forwarding_backend.h"
 #include "tests/kernels/testing/backend_cases.h"
-#include "tests/kernels/testing/forwarding_backend.h"
 
 namespace sluice::testing {
 namespace {

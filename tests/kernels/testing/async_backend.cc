@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "kernels/check.h"
 #include "kernels/memory_sharing.h"
-#include "tests/kernels/testing/forwarding_backend.h"
+#include "kernels/observed/forwarding_backend.h"
 #include "tests/kernels/testing/guarded_memory.h"
 #include "tests/kernels/testing/shared_pages.h"
 

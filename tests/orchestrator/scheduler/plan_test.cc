@@ -42,6 +42,54 @@ TEST_F(PlanTest, ComputesAPromptInChunksAndSamplesAfterTheLast) {
   EXPECT_THAT(decode.segments[0].tokens, ElementsAre(77));
 }
 
+// ---- Texts to embed ----
+
+SequenceSpec TextSpec(SequenceId id, int num_tokens, PooledRows pooled) {
+  SequenceSpec spec = Spec(id, num_tokens, 0);
+  spec.pooled = pooled;
+  spec.in_one_piece = pooled != PooledRows::kLast;
+  return spec;
+}
+
+TEST_F(PlanTest, PacksTextsIntoStepsWithoutCuttingThoseInOnePiece) {
+  options_.max_tokens_per_step = 10;
+  Add(TextSpec(1, 6, PooledRows::kAll));
+  Add(TextSpec(2, 5, PooledRows::kFirst));
+  Add(TextSpec(3, 4, PooledRows::kAll));
+  Add(TextSpec(4, 10, PooledRows::kAll));
+  EXPECT_THAT(Parts(Plan()), ElementsAre(Part{1, 0, 6})) << "2 would be cut";
+  EXPECT_TRUE(PlansNothing());
+}
+
+TEST_F(PlanTest, PoolsTheRowsThatAnEmbeddingIsMadeOf) {
+  options_.max_tokens_per_step = 8;
+  Add(TextSpec(1, 3, PooledRows::kAll));
+  Add(TextSpec(2, 5, PooledRows::kFirst));
+  const Step step = Plan();
+  EXPECT_THAT(Parts(step), ElementsAre(Part{1, 0, 3}, Part{2, 0, 5}));
+  ASSERT_THAT(step.segments[0].rows, SizeIs(3));
+  EXPECT_EQ(step.segments[0].rows[2].kind, RowKind::kPool);
+  ASSERT_THAT(step.segments[1].rows, SizeIs(1));
+  EXPECT_EQ(step.segments[1].rows[0].offset, 0);
+  EXPECT_THAT(Commit(step).finished, SizeIs(2)) << "they generate nothing";
+  // Of a decoder the last row alone, whose text may be cut.
+  Add(TextSpec(3, 11, PooledRows::kLast));
+  EXPECT_EQ(PlanAndCommit().num_rows(), 0);
+  const Step last = Plan();
+  EXPECT_THAT(Parts(last), ElementsAre(Part{3, 8, 3}));
+  ASSERT_THAT(last.segments[0].rows, SizeIs(1));
+  EXPECT_EQ(last.segments[0].rows[0].offset, 2);
+  EXPECT_THAT(Commit(last).finished, SizeIs(1));
+}
+
+TEST_F(PlanTest, RefusesATextInOnePieceThatNoStepHasRoomFor) {
+  options_.max_tokens_per_step = 10;
+  EXPECT_EQ(scheduler().Add(TextSpec(1, 11, PooledRows::kAll)).message(),
+            "a text of 11 tokens is computed in one step, which has room for 10 "
+            "(--max_step_tokens)");
+  Add(TextSpec(2, 10, PooledRows::kAll));
+}
+
 TEST_F(PlanTest, TellsOfBlocksOnceAndOfTablesThatAreOver) {
   Add(Spec(1, 7, 9));
   EXPECT_THAT(PlanAndCommit().segments[0].blocks, SizeIs(2));

@@ -22,7 +22,7 @@ if "--screenshots" in sys.argv:
     at = sys.argv.index("--screenshots")
     PICTURES = sys.argv[at + 1]
     del sys.argv[at:at + 2]
-CONTROL, ENTER, ESCAPE, RIGHT = "\ue009", "\ue007", "\ue00c", "\ue014"
+CONTROL, ENTER, ESCAPE, LEFT, RIGHT = "\ue009", "\ue007", "\ue00c", "\ue012", "\ue014"
 served = None
 
 
@@ -62,6 +62,9 @@ class PageCase(unittest.TestCase):
 
     def wait_until_written(self):
         self.page.wait("!document.getElementById('start').disabled", 60)
+
+    def wait_until_seen(self):
+        self.page.wait("!document.getElementById('look').disabled && document.querySelectorAll('#heads canvas').length > 0", 60)
 
 
 class PageTest(PageCase):
@@ -237,6 +240,60 @@ class PageTest(PageCase):
         self.page.click("nav a[href='#write']")
         self.wait_until_written()
 
+    def test_looks_inside_the_model(self):
+        text = "Once upon a time there was a king who"
+        self.write(tokens="12")
+        self.wait_until_written()
+        written = self.page.text(".output .text")
+        self.page.click(".output .look-inside")
+        self.wait_until_seen()
+        self.assertTrue(written.startswith(text))
+        seen = call(served.address, "POST", "/page/inspect", {"text": written, "weights": True, "layers": [3], "rollout": True,
+                                                              "lens": 5}).json
+        self.assertEqual(self.page.script("return [...document.querySelectorAll('#flow .token')].map(t => t.textContent)"),
+                         seen["tokens"])
+        self.assertEqual(self.page.script("return document.querySelectorAll('#heads button').length"), seen["num_heads"])
+        # Another layer, another head, another pair of tokens.
+        self.page.script("const s = document.getElementById('inspect-layer'); s.value = 3; s.dispatchEvent(new Event('change'));")
+        self.page.wait("document.getElementById('heat-caption').textContent.startsWith('Layer 3, head 0:')")
+        self.page.click("#heads button[aria-label='Head 2']")
+        self.assertTrue(self.page.text("#heat-caption").startswith("Layer 3, head 2:"))
+        self.page.click("#flow .token[data-index='8']")
+        self.page.script("document.getElementById('heat').focus()")
+        for key in (LEFT, LEFT):
+            self.page.press(("keyDown", key), ("keyUp", key))
+        weight = seen["maps"][2]["weights"][8 * 9 // 2 + 6] / 10000
+        shown = [token.replace(" ", "␣") for token in seen["tokens"]]
+        self.assertEqual(self.page.text("#pair"), f"8 “{shown[8]}” reads 6 “{shown[6]}”: {weight:.3f}")
+        # The pointer says the same.
+        self.page.script("""
+            const heat = document.getElementById('heat'), box = heat.getBoundingClientRect();
+            heat.dispatchEvent(new MouseEvent('mousemove', {clientX: box.right - 3, clientY: box.bottom - 3, bubbles: true}));""")
+        last = len(shown) - 1
+        self.assertTrue(self.page.text("#pair").startswith(f"{last} “{shown[last]}” reads {last} “{shown[last]}”: 0."))
+        self.page.script("document.getElementById('heat').dispatchEvent(new MouseEvent('mouseleave'))")
+        # What each layer would say, the last one first, beside what came.
+        rows = self.page.script("return [...document.querySelectorAll('#lens tbody tr')].map(r => [...r.cells].map(c => c.textContent))")
+        self.assertEqual([row[0] for row in rows], [str(layer) for layer in reversed(range(seen["num_layers"]))])
+        said = seen["lens"][-1]["positions"][8]["top"][0]
+        self.assertTrue(rows[0][2].startswith(said[0].replace(" ", "␣")), rows[0])
+        # As dark as much of it is in the chosen one; what comes later is not.
+        share = seen["rollout"][8 * 9 // 2] / 10000
+        self.assertIn(f"{100 * share:.{1 if share < 0.0995 else 0}f} %", self.page.script(
+            "return document.querySelector('#flow .token').title"))
+        self.assertEqual(self.page.script("return document.querySelectorAll('#flow .later').length"), last - 8)
+        self.page.click(f"#flow .token[data-index='{last - 4}']")
+        self.picture("attention")
+
+    def test_says_why_a_text_is_not_looked_at(self):
+        self.page.click("nav a[href='#attention']")
+        self.page.fill("#inspect-text", "x")
+        self.page.script("document.getElementById('inspect-text').value = 'a king '.repeat(2000)")
+        self.page.click("#look")
+        self.page.wait("document.querySelector('#inspect-facts.failed')")
+        self.assertIn("accepted: 1 to", self.page.text("#inspect-facts"))
+        self.assertTrue(all("400" in message for message in self.page.complaints()))
+
 
 class KeyTest(unittest.TestCase):
     """A server that asks for tokens, as every default installation of the chart does."""
@@ -302,9 +359,13 @@ class PhoneTest(PageCase):
         self.wait_until_written()
         self.picture("phone")
         self.page.script("document.querySelectorAll('details').forEach(d => { d.open = true; })")
-        for view in ("write", "pipeline", "cache"):
+        for view in ("write", "pipeline", "cache", "attention"):
             self.page.click(f"nav a[href='#{view}']")
             self.page.wait(f"!document.getElementById('{view}').hidden")
+            if view == "attention":
+                self.page.click("#look")
+                self.wait_until_seen()
+                self.picture("attention-phone")
             self.assertLessEqual(self.page.script("return document.documentElement.scrollWidth - innerWidth"), 0, view)
 
 

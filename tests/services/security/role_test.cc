@@ -8,6 +8,7 @@
 #include "sluice/v1/chosen_tokens.pb.h"
 #include "sluice/v1/embedding.pb.h"
 #include "sluice/v1/generation.pb.h"
+#include "sluice/v1/inspect.pb.h"
 #include "sluice/v1/sampler.pb.h"
 #include "sluice/v1/shard.pb.h"
 #include "sluice/v1/stage.pb.h"
@@ -43,6 +44,7 @@ TEST(CallersOf, LetsTheOrchestratorOpenAndTheStageBeforePush) {
             RoleSet({Role::kShard}));
   EXPECT_EQ(CallersOf("/sluice.v1.ChosenTokensService/Follow", {Role::kShard}), embedding);
   EXPECT_EQ(CallersOf("/sluice.v1.GenerationService/Generate", {}), RoleSet({Role::kClient}));
+  EXPECT_EQ(CallersOf("/sluice.v1.InspectService/Inspect", {}), RoleSet({Role::kClient}));
   EXPECT_EQ(CallersOf("/sluice.v1.GenerationSessionService/OpenSession", {}),
             RoleSet({Role::kClient}));
 }
@@ -60,7 +62,7 @@ TEST(CallersOf, KnowsEveryMethodOfTheProtos) {
       v1::StageRunRequest::descriptor()->file(), v1::EmbeddingExecute::descriptor()->file(),
       v1::GenerateRequest::descriptor()->file(), v1::SamplerExecute::descriptor()->file(),
       v1::ShardExecute::descriptor()->file(),    v1::TokenizeRequest::descriptor()->file(),
-      v1::FollowRequest::descriptor()->file(),
+      v1::FollowRequest::descriptor()->file(),   v1::InspectRequest::descriptor()->file(),
   };
   int methods = 0;
   for (const auto* file : files) {

@@ -49,6 +49,9 @@ absl::StatusOr<std::unique_ptr<LocalPipeline>> LocalPipeline::LoadAs(
   if (!source.ok()) return source.status();
   std::unique_ptr<LocalPipeline> pipeline(new LocalPipeline(config, options));
   pipeline->stages_.resize(options.num_stages);
+  const auto places = PublishedPlaces(folder, config);
+  if (!places.ok()) return places.status();
+  pipeline->places_.emplace(*places);
   absl::Status status = pipeline->LoadEnds(*source);
   for (int stage = 0; stage < options.num_stages && status.ok(); ++stage) {
     status = pipeline->LoadStage(*source, stage);
@@ -83,12 +86,16 @@ absl::Status LocalPipeline::LoadStage(const WeightSource& source, int stage) {
     ShardModelOptions options{.weights = options_.weights,
                               .kv_dtype = options_.kv_dtype,
                               .block_size = options_.block_size,
-                              .max_step_rows = options_.max_step_rows};
+                              .max_step_rows = options_.max_step_rows,
+                              .max_adapter_rank = options_.max_adapter_rank};
     const uint64_t block_size =
         config_.recurrent() != nullptr ? StatePoolSpec::kRun : options.block_size;
     const uint64_t block_bytes = KvBytesPerPosition(config_, *plan, options.kv_dtype) * block_size;
+    const uint64_t slot_bytes = StateSlotBytes(config_, *plan);
+    options.num_state_slots = options_.two_state_slots ? 2 : options_.num_blocks;
     // A block of a stage of MLPs alone counts as so many bytes.
-    options.kv_cache_bytes = (block_bytes == 0 ? 1024 : block_bytes) * options_.num_blocks;
+    options.kv_cache_bytes = (block_bytes == 0 ? 1024 : block_bytes) * options_.num_blocks +
+                             slot_bytes * options.num_state_slots;
     auto model = ShardModel::Load(config_, *plan, source, options, *self.backend);
     if (!model.ok()) return model.status();
     self.model = *std::move(model);
@@ -104,6 +111,20 @@ absl::Status LocalPipeline::LoadStage(const WeightSource& source, int stage) {
     self.communicator = *std::move(communicator);
     return self.model->Join(self.communicator.get(), Deadline::After(absl::Seconds(60)));
   });
+}
+
+absl::Status LocalPipeline::LoadAdapter(int slot, const std::string& adapter_folder) {
+  auto opened = AdapterSource::Open(adapter_folder, config_, *places_, {});
+  if (!opened.ok()) return opened.status();
+  const auto source = std::make_shared<const AdapterSource>(*std::move(opened));
+  embedding_->LoadAdapter(slot, source);
+  absl::Status status = head_->LoadAdapter(slot, *source);
+  for (Stage& stage : stages_) {
+    for (Rank& rank : stage) {
+      if (status.ok()) status = rank.model->LoadAdapter(slot, *source);
+    }
+  }
+  return status;
 }
 
 absl::Status LocalPipeline::RunStage(Stage& stage, absl::Span<const ShardSegment> segments,
@@ -127,20 +148,31 @@ absl::Status LocalPipeline::RunStage(Stage& stage, absl::Span<const ShardSegment
 }
 
 absl::StatusOr<std::vector<float>> LocalPipeline::Step(absl::Span<const PipelineSegment> segments) {
-  std::vector<int32_t> ids, positions;
+  std::vector<int32_t> ids, positions, slots;
   std::vector<ShardSegment> plan;
   for (const PipelineSegment& segment : segments) {
     const auto size = static_cast<int32_t>(segment.ids.size());
     ids.insert(ids.end(), segment.ids.begin(), segment.ids.end());
     positions.resize(ids.size());
     std::iota(positions.end() - size, positions.end(), segment.first_position);
-    plan.push_back({segment.first_position, size, segment.block_table, segment.sequence_length});
+    const int64_t first_run = std::max(segment.first_position - 1, 0) / StatePoolSpec::kRun;
+    absl::Span<const int32_t> state_slots = segment.state_slots;
+    if (state_slots.empty() && config_.recurrent() != nullptr) {
+      state_slots = absl::MakeConstSpan(segment.block_table).subspan(first_run);
+    }
+    slots.resize(ids.size(), segment.adapter_slot);
+    plan.push_back({.first_position = segment.first_position,
+                    .num_positions = size,
+                    .block_table = segment.block_table,
+                    .sequence_length = segment.sequence_length,
+                    .adapter_slot = segment.adapter_slot,
+                    .state_slots = state_slots});
   }
   const auto rows = static_cast<int64_t>(ids.size());
   auto memory = backend_->Allocate(rows * config_.row_width() * sizeof(float));
   if (!memory.ok()) return memory.status();
   const MatrixView hidden = View(**memory, rows, config_.row_width());
-  absl::Status status = embedding_->Embed(ids, positions, hidden);
+  absl::Status status = embedding_->Embed(ids, positions, slots, hidden);
   std::vector<float> between(rows * config_.row_width());
   if (status.ok()) status = backend_->CopyOut(hidden.data, BytesOf(between));
   for (Stage& stage : stages_) {
@@ -150,7 +182,7 @@ absl::StatusOr<std::vector<float>> LocalPipeline::Step(absl::Span<const Pipeline
   backend_->CopyIn(BytesOf(std::as_const(between)), hidden.data);
   auto logits = backend_->Allocate(rows * config_.vocab_size * sizeof(float));
   if (!logits.ok()) return logits.status();
-  head_->Logits(hidden, View(**logits, rows, config_.vocab_size));
+  head_->Logits(hidden, slots, View(**logits, rows, config_.vocab_size));
   std::vector<float> values(rows * config_.vocab_size);
   status = backend_->CopyOut((*logits)->data(), BytesOf(values));
   if (!status.ok()) return status;
@@ -179,7 +211,7 @@ absl::StatusOr<std::vector<float>> LocalPipeline::Feed(const std::vector<int32_t
                                                        int32_t begin,
                                                        const std::vector<int>& chunks) {
   const auto total = static_cast<int32_t>(ids.size());
-  PipelineSegment segment{.sequence_length = total};
+  PipelineSegment segment{.sequence_length = total, .adapter_slot = adapter_slot_};
   segment.block_table.resize(options_.num_blocks);
   std::iota(segment.block_table.begin(), segment.block_table.end(), 0);
   std::vector<float> all;
@@ -187,6 +219,13 @@ absl::StatusOr<std::vector<float>> LocalPipeline::Feed(const std::vector<int32_t
     const int32_t size = std::min(total - begin, chunks[chunk % chunks.size()]);
     segment.ids.assign(ids.begin() + begin, ids.begin() + begin + size);
     segment.first_position = begin;
+    if (options_.two_state_slots) {
+      const int32_t first = std::max(begin - 1, 0) / StatePoolSpec::kRun;
+      const int32_t last = (begin + size - 1) / StatePoolSpec::kRun;
+      segment.state_slots.assign(last - first + 1, last == first ? slot_ : 1 - slot_);
+      segment.state_slots[0] = slot_;
+      slot_ = segment.state_slots.back();
+    }
     auto logits = Step({&segment, 1});
     if (!logits.ok()) return logits.status();
     all.insert(all.end(), logits->begin(), logits->end());

@@ -35,7 +35,11 @@ struct PipelineOptions {
   std::optional<InstructionSet> instructions;         // of the CPU backend
   int block_size = 16;
   int num_blocks = 64;
+  // Of models with recurrent layers: a sequence that is alone in its steps has two slots for states in
+  // place of one for each block, and goes on from one to the other.
+  bool two_state_slots = false;
   int max_step_rows = 512;
+  int max_adapter_rank = 32;
 };
 
 // What a sequence contributes to a step.
@@ -44,6 +48,9 @@ struct PipelineSegment {
   int32_t first_position = 0;
   std::vector<int32_t> block_table;
   int32_t sequence_length = 0;  // as ShardSegment has it
+  int32_t adapter_slot = -1;
+  std::vector<int32_t>
+      state_slots;  // likewise; empty: as many as there are blocks, of their numbers
 };
 
 class LocalPipeline {
@@ -54,6 +61,11 @@ class LocalPipeline {
   static absl::StatusOr<std::unique_ptr<LocalPipeline>> LoadAs(const ModelConfig& config,
                                                                const std::string& folder,
                                                                const PipelineOptions& options);
+
+  // Puts the adapter of a PEFT folder into a slot of all parts.
+  absl::Status LoadAdapter(int slot, const std::string& adapter_folder);
+  // The slot of the sequences of Logits and Generate; negative: none.
+  void UseAdapter(int slot) { adapter_slot_ = slot; }
 
   // Logits [T, V] after every position of the segments. Checks on the way that all ranks of a stage
   // end up with the same bits (a broken invariant otherwise).
@@ -99,6 +111,9 @@ class LocalPipeline {
   std::optional<EmbeddingTable> embedding_;
   std::optional<LmHead> head_;
   std::vector<Stage> stages_;
+  int32_t slot_ = 0;  // of the state that a sequence has come to, with two_state_slots
+  std::optional<TensorPlaces> places_;  // of published files
+  int adapter_slot_ = -1;
 };
 
 }  // namespace sluice::testing

@@ -64,7 +64,9 @@ OracleModel ReadOracleModel(const std::string& folder) {
   OracleModel model = {.folder = folder,
                        .ids = ReadRaw<int32_t>(folder + "/ids.i32"),
                        .logits = ReadRaw<double>(folder + "/logits.f64"),
-                       .prefix_logits = ReadRaw<double>(folder + "/prefixes.f64")};
+                       .prefix_logits = ReadRaw<double>(folder + "/prefixes.f64"),
+                       .adapted_logits = ReadRaw<double>(folder + "/adapted.f64"),
+                       .adapted2_logits = ReadRaw<double>(folder + "/adapted2.f64")};
   if (model.prefix_logits.empty()) model.prefix_logits = model.logits;
   return model;
 }

@@ -17,6 +17,8 @@ struct OracleModel {
   // The last row of the logits of every prefix, [ids.size(), V]: `logits`, unless a sequence's
   // length decides how its positions turn.
   std::vector<double> prefix_logits;
+  // With the adapters in the folders "adapter" and "adapter2"; empty where the item names none.
+  std::vector<double> adapted_logits, adapted2_logits;
 };
 
 // What `folder` has of a model and its logits, in the files that tests/golden/oracle_models.py

@@ -140,6 +140,72 @@ TEST(Tokenizer, OffsetsOfAddedAndTrimmedTokens) {
   EXPECT_THAT(encoding->offsets, ElementsAre(ByteRange{}, ByteRange{0, 1}, ByteRange{2, 3}));
 }
 
+// ---- Pairs of texts ----
+
+constexpr char kFrames[] = R"([{"id": 256, "content": "<cls>", "single_word": false,
+                                "lstrip": false, "rstrip": false, "normalized": false,
+                                "special": true},
+                               {"id": 257, "content": "<sep>", "single_word": false,
+                                "lstrip": false, "rstrip": false, "normalized": false,
+                                "special": true}])";
+
+struct PairCase {
+  const char* name;
+  const char* post_processor;
+  std::vector<TokenId> ids;  // of "ab" and "c"
+  size_t second_begin;
+};
+
+TEST(Tokenizer, JoinsPairsAsItsPostProcessorSays) {
+  const PairCase cases[] = {
+      {"none", "null", {'a', 'b', 'c'}, 2},
+      {"BERT",
+       R"({"type": "BertProcessing", "cls": ["<cls>", 256], "sep": ["<sep>", 257]})",
+       {256, 'a', 'b', 257, 'c', 257},
+       4},
+      {"RoBERTa",
+       R"({"type": "RobertaProcessing", "cls": ["<cls>", 256], "sep": ["<sep>", 257],
+           "trim_offsets": true, "add_prefix_space": false})",
+       {256, 'a', 'b', 257, 257, 'c', 257},
+       7},
+      {"template",
+       R"({"type": "TemplateProcessing",
+           "single": [{"SpecialToken": {"id": "<cls>", "type_id": 0}},
+                      {"Sequence": {"id": "A", "type_id": 0}}],
+           "pair": [{"SpecialToken": {"id": "<cls>", "type_id": 0}},
+                    {"Sequence": {"id": "A", "type_id": 0}},
+                    {"SpecialToken": {"id": "<sep>", "type_id": 0}},
+                    {"Sequence": {"id": "B", "type_id": 1}},
+                    {"SpecialToken": {"id": "<sep>", "type_id": 1}}],
+           "special_tokens": {"<cls>": {"id": "<cls>", "ids": [256], "tokens": ["<cls>"]},
+                              "<sep>": {"id": "<sep>", "ids": [257], "tokens": ["<sep>"]}}})",
+       {256, 'a', 'b', 257, 'c', 257},
+       4},
+  };
+  for (const PairCase& each : cases) {
+    SCOPED_TRACE(each.name);
+    const auto tokenizer =
+        SmallTokenizer({.added_tokens = kFrames, .post_processor = each.post_processor});
+    const auto pair = tokenizer->EncodePair("ab", "c");
+    ASSERT_TRUE(pair.ok()) << pair.status();
+    EXPECT_EQ(pair->ids, each.ids);
+    EXPECT_EQ(pair->second_begin, each.second_begin);
+  }
+}
+
+TEST(Tokenizer, CutsTextsAndKeepsWhatIsPutAroundThem) {
+  const auto tokenizer = SmallTokenizer(
+      {.added_tokens = kFrames,
+       .post_processor =
+           R"({"type": "BertProcessing", "cls": ["<cls>", 256], "sep": ["<sep>", 257]})"});
+  EXPECT_THAT(Ids(*tokenizer, "abcdef", {.max_tokens = 5}), ElementsAre(256, 'a', 'b', 'c', 257));
+  EXPECT_THAT(Ids(*tokenizer, "abc", {.max_tokens = 5}), ElementsAre(256, 'a', 'b', 'c', 257));
+  // The longer text of a pair first.
+  const auto pair = tokenizer->EncodePair("abcdef", "gh", {.max_tokens = 7});
+  ASSERT_TRUE(pair.ok()) << pair.status();
+  EXPECT_THAT(pair->ids, ElementsAre(256, 'a', 'b', 257, 'g', 'h', 257));
+}
+
 TEST(Tokenizer, NormalizedAddedTokensAreFoundInNormalizedText) {
   const auto tokenizer = SmallTokenizer(
       {.added_tokens = R"([{"id": 256, "content": "e\u0301", "single_word": false, "lstrip": false,

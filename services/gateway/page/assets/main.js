@@ -2,6 +2,7 @@
 import {startWriting, setModel} from "/page/write.js";
 import {showPipeline} from "/page/pipeline.js";
 import {listenToCache, showCache} from "/page/cache.js";
+import {listenToAttention, redrawAttention} from "/page/attention.js";
 import {record, drawCharts} from "/page/charts.js";
 import {keyHeaders, listenToKey, refusalOf, showKeyState} from "/page/key.js";
 
@@ -15,6 +16,7 @@ function showView() {
     if (link.hash === `#${wanted.id}`) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
+  redrawAttention();
 }
 
 // `httpStatus` is that of the answer; 0 where none came.
@@ -63,5 +65,6 @@ addEventListener("hashchange", showView);
 showView();
 startWriting();
 listenToCache();
+listenToAttention();
 listenToKey(poll);
 poll();

@@ -1,6 +1,7 @@
 // The view that generates: a prompt or a chat, one text or two, and for every token its rank and what else could have
 // come.
 import {stream} from "/page/events.js";
+import {lookInto} from "/page/attention.js";
 import {addHelp} from "/page/help.js";
 import {keyHeaders} from "/page/key.js";
 import {samplingOptions, showSamplingFields} from "/page/sampling.js";
@@ -290,6 +291,7 @@ function listenToButtons(output) {
   const copied = output.buttons.querySelector(".copied");
   const put = (text) => copy(text).then(() => { copied.textContent = "Copied"; }, (error) => { copied.textContent = error.message; });
   output.buttons.querySelector(".copy").addEventListener("click", () => put(output.prompt + textOf(output)));
+  output.buttons.querySelector(".look-inside").addEventListener("click", () => lookInto(output.prompt + textOf(output)));
   output.buttons.querySelector(".copy-curl").addEventListener("click", () => {
     put(curlOf(output.request.path, output.request.body, Boolean(keyHeaders().authorization)));
   });

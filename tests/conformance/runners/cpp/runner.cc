@@ -100,6 +100,20 @@ absl::StatusOr<json> Score(Client& client, const json& test, const CallOptions& 
               {"mean_nll", score->mean_nll()}};
 }
 
+absl::StatusOr<json> Embed(Client& client, const json& test, const CallOptions& options) {
+  const auto response = client.Embed(RequestOf<sluice::v1::EmbedRequest>(test), options);
+  if (!response.ok()) return response.status();
+  json embeddings = json::array();
+  for (const auto& embedding : response->embeddings()) embeddings.push_back(embedding.values());
+  return json{{"embeddings", std::move(embeddings)}};
+}
+
+absl::StatusOr<json> Rerank(Client& client, const json& test, const CallOptions& options) {
+  const auto response = client.Rerank(RequestOf<sluice::v1::RerankRequest>(test), options);
+  if (!response.ok()) return response.status();
+  return json{{"scores", response->scores()}};
+}
+
 absl::StatusOr<json> Tokenize(Client& client, const json& test, const CallOptions& options) {
   sluice::v1::TokenizeRequest request;
   request.set_text(test.at("request").at("text").get<std::string>());
@@ -130,8 +144,9 @@ absl::StatusOr<json> Status(Client& client, const json&, const CallOptions& opti
 
 void Run(Client& client, const json& test) {
   static const std::map<std::string, decltype(&Generate)> kOperations = {
-      {"generate", &Generate},     {"score", &Score}, {"tokenize", &Tokenize},
-      {"detokenize", &Detokenize}, {"model", &Model}, {"status", &Status}};
+      {"generate", &Generate},     {"score", &Score},  {"tokenize", &Tokenize},
+      {"detokenize", &Detokenize}, {"embed", &Embed},  {"rerank", &Rerank},
+      {"model", &Model},           {"status", &Status}};
   const CallOptions options = {.timeout = absl::Milliseconds(test.value("timeout_ms", 60'000))};
   const auto answer = kOperations.at(test.value("op", "generate"))(client, test, options);
   if (answer.ok()) return Say({{"id", test.at("id")}, {"result", *answer}});

@@ -100,7 +100,7 @@ func generate(ctx context.Context, client *sluice.Client, test testCase) (object
 
 func answer(ctx context.Context, client *sluice.Client, test testCase) (object, error) {
 	var given arguments
-	if test.Op != "" && test.Op != "score" {
+	if test.Op != "" && test.Op != "score" && test.Op != "embed" && test.Op != "rerank" {
 		if err := json.Unmarshal(test.Request, &given); err != nil {
 			log.Fatal(err)
 		}
@@ -115,6 +115,24 @@ func answer(ctx context.Context, client *sluice.Client, test testCase) (object, 
 		}
 		score, err := client.Score(ctx, request)
 		return object{"token_ids": score.GetTokenIds(), "logprobs": positions(score.GetLogprobs()), "mean_nll": score.GetMeanNll()}, err
+	case "embed":
+		request := &pb.EmbedRequest{}
+		if err := protojson.Unmarshal(test.Request, request); err != nil {
+			log.Fatal(err)
+		}
+		response, err := client.Embed(ctx, request)
+		embeddings := [][]float32{}
+		for _, embedding := range response.GetEmbeddings() {
+			embeddings = append(embeddings, embedding.GetValues())
+		}
+		return object{"embeddings": embeddings}, err
+	case "rerank":
+		request := &pb.RerankRequest{}
+		if err := protojson.Unmarshal(test.Request, request); err != nil {
+			log.Fatal(err)
+		}
+		response, err := client.Rerank(ctx, request)
+		return object{"scores": response.GetScores()}, err
 	case "tokenize":
 		ids, err := client.Tokenize(ctx, given.Text)
 		return object{"token_ids": ids}, err

@@ -5,6 +5,8 @@ import io.grpc.Deadline;
 import java.time.Duration;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Function;
+import java.util.function.IntFunction;
+import sluice.v1.EmbedServiceGrpc.EmbedServiceBlockingStub;
 import sluice.v1.GenerationServiceGrpc.GenerationServiceBlockingStub;
 
 /** Calls to the endpoints by one deadline and policy. */
@@ -20,11 +22,23 @@ record Calls(Endpoints endpoints, RetryPolicy policy, Deadline deadline) {
 
   /** Makes a call until it is answered. */
   <T> T untilAnswered(Function<GenerationServiceBlockingStub, T> call) {
+    return untilDone(index -> call.apply(stub(index)));
+  }
+
+  /** The same of EmbedService. */
+  <T> T untilEmbedded(Function<EmbedServiceBlockingStub, T> call) {
+    return untilDone(index -> {
+      EmbedServiceBlockingStub stub = endpoints.embedStub(index);
+      return call.apply(deadline == null ? stub : stub.withDeadline(deadline));
+    });
+  }
+
+  private <T> T untilDone(IntFunction<T> call) {
     Attempts attempts = attempts();
     while (true) {
       int index = endpoints.current();
       try {
-        return call.apply(stub(index));
+        return call.apply(index);
       } catch (io.grpc.StatusRuntimeException failure) {
         waitAfter(SluiceException.from(failure), attempts);
         endpoints.leave(index);

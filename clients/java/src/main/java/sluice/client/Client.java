@@ -6,6 +6,10 @@ import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import sluice.v1.Embed.EmbedRequest;
+import sluice.v1.Embed.EmbedResponse;
+import sluice.v1.Embed.RerankRequest;
+import sluice.v1.Embed.RerankResponse;
 import sluice.v1.Generation.Chat;
 import sluice.v1.Generation.GenerateRequest;
 import sluice.v1.Generation.GetModelRequest;
@@ -85,6 +89,16 @@ public final class Client implements AutoCloseable {
   /** The log-probability of every token of a text. */
   public ScoreResponse score(ScoreRequest request) {
     return calls().untilAnswered(stub -> stub.score(request));
+  }
+
+  /** The embedding of each text, or a classifier's scores. */
+  public EmbedResponse embed(EmbedRequest request) {
+    return calls().untilEmbedded(stub -> stub.embed(request));
+  }
+
+  /** How well each document answers a query. */
+  public RerankResponse rerank(RerankRequest request) {
+    return calls().untilEmbedded(stub -> stub.rerank(request));
   }
 
   /** The ids of a text's tokens, with what the tokenizer puts around a text. */

@@ -4,12 +4,14 @@ import io.grpc.ManagedChannel;
 import io.grpc.Metadata;
 import io.grpc.netty.GrpcSslContexts;
 import io.grpc.netty.NettyChannelBuilder;
+import io.grpc.stub.AbstractStub;
 import io.grpc.stub.MetadataUtils;
 import io.netty.handler.ssl.SslContextBuilder;
 import java.io.File;
 import java.util.ArrayList;
 import java.util.List;
 import javax.net.ssl.SSLException;
+import sluice.v1.EmbedServiceGrpc;
 import sluice.v1.GenerationServiceGrpc;
 
 /** The servers that a client calls: a channel for each. Thread-safe. */
@@ -55,7 +57,14 @@ final class Endpoints implements AutoCloseable {
   }
 
   GenerationServiceGrpc.GenerationServiceBlockingStub stub(int index) {
-    var stub = GenerationServiceGrpc.newBlockingStub(channels.get(index));
+    return authorized(GenerationServiceGrpc.newBlockingStub(channels.get(index)));
+  }
+
+  EmbedServiceGrpc.EmbedServiceBlockingStub embedStub(int index) {
+    return authorized(EmbedServiceGrpc.newBlockingStub(channels.get(index)));
+  }
+
+  private <S extends AbstractStub<S>> S authorized(S stub) {
     if (token == null) return stub;
     Metadata headers = new Metadata();
     headers.put(AUTHORIZATION, "Bearer " + token);

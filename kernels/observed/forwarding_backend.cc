@@ -1,4 +1,4 @@
-#include "tests/kernels/testing/forwarding_backend.h"
+#include "kernels/observed/forwarding_backend.h"
 
 #include <algorithm>
 #include <type_traits>

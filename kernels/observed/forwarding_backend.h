@@ -87,13 +87,14 @@ class ForwardingBackend : public Backend, public RecurrentOps, private LatentOps
 
   Backend& within() { return *within_; }
 
+  void PrepareLatentAttention(MatrixView q, MatrixView kv, const LatentParams& params, int layer,
+                              KvPool& pool, MatrixView queries) override;
+
  private:
   void GemmOfHeads(const HeadColumns& x, absl::Span<const PackedMatrix* const> weights,
                    const HeadColumns& out) override;
   void ReserveForGemmOfHeads(absl::Span<const PackedMatrix* const> weights,
                              int64_t max_rows) override;
-  void PrepareLatentAttention(MatrixView q, MatrixView kv, const LatentParams& params, int layer,
-                              KvPool& pool, MatrixView queries) override;
 
   // Enqueues operation() on the backend within.
   template <class Operation>
