@@ -141,6 +141,7 @@ absl::StatusOr<std::optional<DraftModelPlace>> Pipeline::StartDraftModel(
   stages.num_ranks = stages.num_stages = 1;
   stages.weights = options.draft_model->weights;
   stages.kv_cache_bytes = options.draft_model->kv_cache_bytes;
+  stages.num_state_slots = 0;
   const absl::StatusOr<Topology> topology = draft_stages_.Start(stages);
   if (!topology.ok()) return topology.status();
   return DraftModelPlace{.model = stages.model,
@@ -219,6 +220,7 @@ absl::Status Stages::StartShard(const InProcessOptions& options, const Arrangeme
   shard.adapter = options.adapter;
   shard.shard.kv_dtype = options.kv_dtype;
   shard.shard.kv_cache_bytes = options.kv_cache_bytes / options.num_stages / options.num_ranks;
+  shard.shard.num_state_slots = options.num_state_slots;
   shard.shard.device_share =
       DeviceShareOf(ProcessesOnDevice(options.device, num_shards, arrangement.num_gpus));
   absl::StatusOr<std::unique_ptr<ModelServer>> server = StartShardServer(shard, &dialer_);

@@ -41,6 +41,7 @@ struct InProcessOptions {
   int num_threads = 0;                            // for arithmetic, in all; 0: one per core
   std::vector<int> cpus;                          // for them; empty: wherever the system likes
   uint64_t kv_cache_bytes = uint64_t{512} << 20;  // of the whole replica
+  int num_state_slots = 0;                        // within them; ShardModelOptions
   DraftMode draft = DraftMode::kNgram;
   DraftPolicy draft_policy = DraftPolicy::kMeasured;
   std::optional<InProcessDraftModel> draft_model;

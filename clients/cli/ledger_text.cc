@@ -196,6 +196,7 @@ Json RequestJson(const v1::RequestStatus& request) {
          {"recomputed", RecomputedJson(sequence.recomputed())},
          {"num_drafted_tokens", sequence.num_drafted_tokens()},
          {"num_accepted_draft_tokens", sequence.num_accepted_draft_tokens()}});
+    if (sequence.num_states() > 0) json["sequences"].back()["num_states"] = sequence.num_states();
   }
   return json;
 }

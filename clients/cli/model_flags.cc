@@ -12,6 +12,7 @@
 #include "clients/hub/hub_model.h"
 #include "clients/hub/model_store.h"
 #include "kernels/gpu/gpu_check.h"
+#include "kernels/state_format.h"
 #include "kernels/usable_cpus.h"
 #include "services/common/status.h"
 #include "services/model/memory_plan.h"
@@ -88,6 +89,7 @@ ModelFlags FlagsOfDraftModel(const ModelFlags& flags) {
   draft.values.Reset("pp");
   draft.values.Reset("rope_scaling");
   draft.values.Reset("draft_model");
+  draft.values.Reset("state_slots");
   return draft;
 }
 
@@ -99,8 +101,12 @@ uint64_t DraftKvMib(const ModelFlags& flags, const ModelConfig& config,
   }
   const uint64_t mib = flags.kv_cache_size_mib();
   if (mib == 0) return kOnGpus;
-  const auto part = static_cast<double>(KvBytesPerPosition(draft_config, flags.kv_dtype())) /
-                    static_cast<double>(KvBytesPerPosition(config, flags.kv_dtype()));
+  // Of a run of positions and a state.
+  const auto bytes = [&flags](const ModelConfig& of) {
+    return static_cast<double>(KvBytesPerPosition(of, flags.kv_dtype()) * StatePoolSpec::kRun +
+                               StateSlotBytes(of));
+  };
+  const double part = bytes(draft_config) / bytes(config);
   return std::max<uint64_t>(1, static_cast<uint64_t>(std::ceil(static_cast<double>(mib) * part)));
 }
 

@@ -7,6 +7,7 @@
 #include "clients/cli/outcome.h"
 #include "clients/cli/process_plan.h"
 #include "clients/cli/terminal_text.h"
+#include "kernels/state_format.h"
 #include "services/model/checkpoint.h"
 #include "services/model/identity.h"
 #include "services/model/memory_plan.h"
@@ -43,6 +44,8 @@ struct MemoryPlan {
   int64_t context = 0;
   int64_t sequences = 1;
   uint64_t kv_bytes_per_position = 0;
+  uint64_t state_slots = 0;  // of models with recurrent layers
+  uint64_t bytes_per_state_slot = 0;
   uint64_t kv_cache_mib = 0;
   std::vector<ProcessMemory> processes;
   std::string draft_model;  // its name; empty: no model drafts
@@ -87,7 +90,20 @@ struct KeptModel {
   DType kv_dtype;
 };
 
-void AddProcesses(const KeptModel& kept, uint64_t positions, const std::string& prefix,
+// What sequences need of the memory for keys and values.
+struct KvNeed {
+  uint64_t positions = 0;
+  uint64_t state_slots = 0;
+
+  uint64_t bytes(uint64_t per_position, uint64_t per_slot) const {
+    return positions * per_position + state_slots * per_slot;
+  }
+};
+
+// Of a state each: that it goes on from, that being written, and one for prompts that begin alike.
+constexpr uint64_t kStatesPerSequence = 3;
+
+void AddProcesses(const KeptModel& kept, const KvNeed& need, const std::string& prefix,
                   MemoryPlan& plan) {
   plan.processes.push_back(
       {.name = prefix + "embedding", .weight_bytes = EmbeddingBytes(kept.config, kept.format)});
@@ -96,7 +112,8 @@ void AddProcesses(const KeptModel& kept, uint64_t positions, const std::string& 
         {.name = prefix.empty() ? ShardName(shard.placement) : prefix + "shard",
          .shard = shard,
          .weight_bytes = ShardBytes(kept.config, shard, kept.format),
-         .kv_bytes = positions * KvBytesPerPosition(kept.config, shard, kept.kv_dtype)});
+         .kv_bytes = need.bytes(KvBytesPerPosition(kept.config, shard, kept.kv_dtype),
+                                StateSlotBytes(kept.config, shard))});
   }
   plan.processes.push_back(
       {.name = prefix + "sampler", .weight_bytes = HeadBytes(kept.config, kept.format)});
@@ -105,7 +122,7 @@ void AddProcesses(const KeptModel& kept, uint64_t positions, const std::string& 
 uint64_t WholeMebibytes(uint64_t bytes) { return (bytes + (1 << 20) - 1) >> 20; }
 
 // Its sequences are those of the served model, as long as they.
-absl::Status AddDraftModel(const PlanFlags& flags, uint64_t positions, MemoryPlan& plan) {
+absl::Status AddDraftModel(const PlanFlags& flags, const KvNeed& need, MemoryPlan& plan) {
   const ModelFlags draft = FlagsOfDraftModel(flags.model);
   const absl::StatusOr<ModelConfig> config = LoadModelConfig(draft.model());
   if (!config.ok()) return config.status();
@@ -117,8 +134,9 @@ absl::Status AddDraftModel(const PlanFlags& flags, uint64_t positions, MemoryPla
   const absl::StatusOr<ModelIdentity> identity = IdentifyModel(draft.model());
   if (!identity.ok()) return identity.status();
   plan.draft_model = identity->name;
-  plan.draft_kv_cache_mib = WholeMebibytes(positions * KvBytesPerPosition(*config, plan.kv_dtype));
-  AddProcesses({*config, *shards, *format, plan.kv_dtype}, positions, "draft-", plan);
+  plan.draft_kv_cache_mib = WholeMebibytes(
+      need.bytes(KvBytesPerPosition(*config, plan.kv_dtype), StateSlotBytes(*config)));
+  AddProcesses({*config, *shards, *format, plan.kv_dtype}, need, "draft-", plan);
   return absl::OkStatus();
 }
 
@@ -134,8 +152,11 @@ absl::StatusOr<MemoryPlan> MakeMemoryPlan(const PlanFlags& flags, const std::str
   if (!format.ok()) return format.status();
 
   const DType kv_dtype = flags.model.kv_dtype();
-  const int64_t blocks = (*context + kBlockPositions - 1) / kBlockPositions * flags.sequences;
-  const uint64_t positions = blocks * kBlockPositions;
+  const int64_t block_positions =
+      config->recurrent() == nullptr ? kBlockPositions : StatePoolSpec::kRun;
+  const int64_t blocks = (*context + block_positions - 1) / block_positions * flags.sequences;
+  const KvNeed need{.positions = static_cast<uint64_t>(blocks * block_positions),
+                    .state_slots = kStatesPerSequence * flags.sequences};
   const uint64_t per_position = KvBytesPerPosition(*config, kv_dtype);
   const absl::StatusOr<ModelIdentity> identity = IdentifyModel(folder);
   if (!identity.ok()) return identity.status();
@@ -147,11 +168,13 @@ absl::StatusOr<MemoryPlan> MakeMemoryPlan(const PlanFlags& flags, const std::str
                   .context = *context,
                   .sequences = flags.sequences,
                   .kv_bytes_per_position = per_position};
-  plan.kv_cache_mib =
-      WholeMebibytes(positions * per_position * KvCopies(*config, flags.model.num_ranks()));
-  AddProcesses({*config, *shards, *format, kv_dtype}, positions, "", plan);
+  plan.bytes_per_state_slot = StateSlotBytes(*config);
+  if (plan.bytes_per_state_slot > 0) plan.state_slots = need.state_slots;
+  plan.kv_cache_mib = WholeMebibytes(need.bytes(
+      per_position * KvCopies(*config, flags.model.num_ranks()), plan.bytes_per_state_slot));
+  AddProcesses({*config, *shards, *format, kv_dtype}, need, "", plan);
   if (flags.model.draft_model().empty()) return plan;
-  const absl::Status added = AddDraftModel(flags, positions, plan);
+  const absl::Status added = AddDraftModel(flags, need, plan);
   if (!added.ok()) return added;
   return plan;
 }
@@ -186,6 +209,13 @@ std::string TextOf(const MemoryPlan& plan) {
                         "Programs, and what a step computes with, come on top.\n",
                         plan.sequences, plan.sequences == 1 ? "" : "s", plan.context,
                         plan.kv_bytes_per_position, plan.kv_cache_mib);
+  if (plan.state_slots > 0) {
+    absl::StrAppendFormat(&text,
+                          "Recurrent layers: %d states of %s, %d a sequence, in it: "
+                          "--state_slots %d.\n",
+                          plan.state_slots, SizeText(plan.bytes_per_state_slot), kStatesPerSequence,
+                          plan.state_slots);
+  }
   if (plan.draft_model.empty()) return text;
   absl::StrAppendFormat(&text, "%s drafts; as many positions of it: --draft_kv_cache_mib %d.\n",
                         plan.draft_model, plan.draft_kv_cache_mib);
@@ -202,6 +232,10 @@ std::string JsonText(const MemoryPlan& plan) {
                {"kv_bytes_per_position", plan.kv_bytes_per_position},
                {"kv_cache_mib", plan.kv_cache_mib},
                {"bytes", plan.bytes()}};
+  if (plan.state_slots > 0) {
+    json["state_slots"] = plan.state_slots;
+    json["bytes_per_state_slot"] = plan.bytes_per_state_slot;
+  }
   if (!plan.draft_model.empty()) {
     json["draft_model"] = plan.draft_model;
     json["draft_kv_cache_mib"] = plan.draft_kv_cache_mib;

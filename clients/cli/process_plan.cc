@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/gpu/gpu_check.h"
+#include "kernels/state_format.h"
 #include "services/model/memory_plan.h"
 #include "services/process/cpu_list.h"
 
@@ -15,15 +16,35 @@ namespace {
 constexpr int kMostThreads = 1024;
 constexpr int kLastPort = 65535;
 
-// The shard's part of the memory, rounded up to whole MiB.
-uint64_t KvCacheMib(const PipelineSpec& spec, const ModelConfig& config, const ShardPlan& shard) {
-  if (spec.flags.kv_cache_size_mib() == 0) return 0;
+// A shard's part of the memory, rounded up to whole MiB, and the slots for states in it.
+struct KvPart {
+  uint64_t mib = 0;
+  uint64_t num_state_slots = 0;
+};
+
+// So that each shard has room for as many blocks and slots as the others.
+KvPart KvPartOf(const PipelineSpec& spec, const ModelConfig& config, const ShardPlan& shard) {
+  const uint64_t whole_mib = spec.flags.kv_cache_size_mib();
+  if (whole_mib == 0) return {};
   const DType dtype = spec.flags.kv_dtype();
-  const auto part = static_cast<double>(KvBytesPerPosition(config, shard, dtype));
-  const auto all = static_cast<double>(KvBytesPerPosition(config, dtype)) *
-                   KvCopies(config, shard.placement.num_ranks);
-  const double mib = static_cast<double>(spec.flags.kv_cache_size_mib()) * part / all;
-  return std::max<uint64_t>(1, static_cast<uint64_t>(mib + 0.999999));
+  const uint64_t all_keys =
+      KvBytesPerPosition(config, dtype) * KvCopies(config, shard.placement.num_ranks);
+  const uint64_t all_states = StateSlotBytes(config);
+  const KvRoom room =
+      DivideKvBytes(whole_mib << 20, std::max<uint64_t>(1, all_keys * StatePoolSpec::kRun),
+                    all_states, static_cast<uint64_t>(spec.flags.values.Get<int>("state_slots")));
+  const auto bytes = [&](uint64_t keys, uint64_t state) {
+    // One where not one fits: the shard says what would.
+    const uint64_t blocks = std::max<uint64_t>(1, room.num_blocks);
+    return static_cast<double>(blocks) * static_cast<double>(keys * StatePoolSpec::kRun) +
+           static_cast<double>(room.num_state_slots) * static_cast<double>(state);
+  };
+  const double part =
+      bytes(KvBytesPerPosition(config, shard, dtype), StateSlotBytes(config, shard)) /
+      bytes(all_keys, all_states);
+  const double mib = static_cast<double>(whole_mib) * part;
+  return {.mib = std::max<uint64_t>(1, static_cast<uint64_t>(mib + 0.999999)),
+          .num_state_slots = room.num_state_slots};
 }
 
 class Planner {
@@ -56,7 +77,7 @@ class Planner {
   }
 
   OptionValues Shard(const std::string& name, const ShardPlacement& placement, int threads,
-                     uint64_t kv_cache_mib) const {
+                     const KvPart& kv) const {
     const int number = placement.stage * placement.num_ranks + placement.rank;
     const int num_shards = placement.num_stages * placement.num_ranks;
     OptionValues told =
@@ -65,7 +86,8 @@ class Planner {
     told.Put("stage", absl::StrCat(placement.stage));
     told.Put("num_ranks", absl::StrCat(placement.num_ranks));
     told.Put("rank", absl::StrCat(placement.rank));
-    told.Put("kv_cache_mib", absl::StrCat(kv_cache_mib));
+    told.Put("kv_cache_mib", absl::StrCat(kv.mib));
+    if (kv.num_state_slots > 0) told.Put("state_slots", absl::StrCat(kv.num_state_slots));
     return told;
   }
 
@@ -185,7 +207,7 @@ void AddDraftModel(const PipelineSpec& spec, const ModelConfig& config,
   };
   add("embedding", planner.Computing(kEmbedding, "draft-embedding", threads, 0, spec.flags.cpus));
   add("shard", planner.Shard("draft-shard", {}, threads,
-                             DraftKvMib(spec.flags, config, *spec.draft_config)));
+                             {.mib = DraftKvMib(spec.flags, config, *spec.draft_config)}));
   add("sampler", planner.Computing(kSampler, "draft-sampler", threads, 0, spec.flags.cpus));
 }
 
@@ -250,7 +272,7 @@ absl::StatusOr<std::vector<ProcessSpec>> PlanProcesses(const PipelineSpec& spec,
   for (const ShardPlan& shard : shards) {
     const std::string name = ShardName(shard.placement);
     OptionValues told =
-        planner.Shard(name, shard.placement, threads_per_shard, KvCacheMib(spec, config, shard));
+        planner.Shard(name, shard.placement, threads_per_shard, KvPartOf(spec, config, shard));
     if (spec.flags.on_gpu()) {
       // It shares its GPU with others of them, the head and the table.
       const int sharers = ProcessesOnDevice(spec.flags.device(), num_shards, spec.num_gpus);

@@ -73,15 +73,21 @@ Json ProcessJson(const v1::ProcessStatus& process) {
 }
 
 Json KvCacheJson(const v1::KvCacheStatus& kv_cache) {
-  return {{"block_size", kv_cache.block_size()},
-          {"num_blocks", kv_cache.num_blocks()},
-          {"num_used_blocks", kv_cache.num_used_blocks()},
-          {"num_shared_blocks", kv_cache.num_shared_blocks()},
-          {"num_cached_blocks", kv_cache.num_cached_blocks()},
-          {"num_free_blocks", kv_cache.num_free_blocks()},
-          {"num_hit_positions", kv_cache.num_hit_positions()},
-          {"num_copied_blocks", kv_cache.num_copied_blocks()},
-          {"num_evicted_blocks", kv_cache.num_evicted_blocks()}};
+  Json json = {{"block_size", kv_cache.block_size()},
+               {"num_blocks", kv_cache.num_blocks()},
+               {"num_used_blocks", kv_cache.num_used_blocks()},
+               {"num_shared_blocks", kv_cache.num_shared_blocks()},
+               {"num_cached_blocks", kv_cache.num_cached_blocks()},
+               {"num_free_blocks", kv_cache.num_free_blocks()},
+               {"num_hit_positions", kv_cache.num_hit_positions()},
+               {"num_copied_blocks", kv_cache.num_copied_blocks()},
+               {"num_evicted_blocks", kv_cache.num_evicted_blocks()}};
+  if (kv_cache.num_states() == 0) return json;
+  json["num_states"] = kv_cache.num_states();
+  json["num_used_states"] = kv_cache.num_used_states();
+  json["num_cached_states"] = kv_cache.num_cached_states();
+  json["num_evicted_states"] = kv_cache.num_evicted_states();
+  return json;
 }
 
 Json DraftModelJson(const v1::DraftModelStatus& model) {
@@ -197,6 +203,11 @@ std::string TextOf(const v1::GetStatusResponse& status, const std::string& endpo
       absl::StrFormat("%d used, %d cached, %d free, %d in all, of %d positions each",
                       cache.num_used_blocks(), cache.num_cached_blocks(), cache.num_free_blocks(),
                       cache.num_blocks(), cache.block_size()));
+  if (cache.num_states() > 0) {
+    add("States", absl::StrFormat("%d used, %d kept for prefixes, %d in all, %d evicted",
+                                  cache.num_used_states(), cache.num_cached_states(),
+                                  cache.num_states(), cache.num_evicted_states()));
+  }
   add("Prefixes", absl::StrFormat("%d positions found again, %d blocks copied, %d evicted",
                                   cache.num_hit_positions(), cache.num_copied_blocks(),
                                   cache.num_evicted_blocks()));

@@ -35,6 +35,7 @@ void Fill(const SequenceLedger& sequence, v1::SequenceStatus& message) {
   message.set_num_generated_tokens(usage.generated_tokens);
   message.set_num_held_blocks(sequence.blocks.held);
   message.set_num_shared_blocks(sequence.blocks.shared);
+  message.set_num_states(sequence.blocks.states);
   message.set_num_copied_blocks(usage.copied_blocks);
   message.set_num_evicted_blocks(usage.evicted_blocks);
   message.set_num_preemptions(usage.preemptions);
@@ -84,6 +85,10 @@ void Fill(const KvCacheStatistics& kv_cache, v1::KvCacheStatus& blocks) {
   blocks.set_num_hit_positions(kv_cache.hit_positions);
   blocks.set_num_copied_blocks(kv_cache.copied_blocks);
   blocks.set_num_evicted_blocks(kv_cache.evicted_blocks);
+  blocks.set_num_states(kv_cache.total_states);
+  blocks.set_num_used_states(kv_cache.used_states);
+  blocks.set_num_cached_states(kv_cache.cached_states);
+  blocks.set_num_evicted_states(kv_cache.evicted_states);
 }
 
 v1::ReplicaRole ToProto(RunnerRole role) {

@@ -51,7 +51,8 @@ absl::Status KvCache::CheckIntegrity() const {
   }
   if (absl::Status status = index_.CheckRoots(std::move(roots)); !status.ok()) return status;
   if (absl::Status status = CheckReferences(); !status.ok()) return status;
-  return CheckKept();
+  if (absl::Status status = CheckKept(); !status.ok()) return status;
+  return CheckSlots();
 }
 
 // Every block is free, cached, or accounted for by the tables that have it.

@@ -17,6 +17,10 @@ absl::Status Validate(const KvCacheOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("block_size is ", options.block_size, "; a block has at least 1 position"));
   }
+  if (options.num_state_slots < 0 || options.num_state_slots == 1) {
+    return absl::InvalidArgumentError(absl::StrCat("num_state_slots is ", options.num_state_slots,
+                                                   "; accepted: 0, or at least 2"));
+  }
   return absl::OkStatus();
 }
 
@@ -24,6 +28,7 @@ KvCache::KvCache(const KvCacheOptions& options)
     : options_(options),
       pool_(options.num_blocks),
       index_(options.num_blocks, options.block_size),
+      states_(options.num_state_slots, options.num_blocks),
       given_back_(options.num_blocks) {
   SLUICE_CHECK(Validate(options).ok());
 }
@@ -45,7 +50,9 @@ void KvCache::LetGo(BlockId block) {
 
 BlockId KvCache::TakeBlock(Reservation& reservation) {
   if (pool_.num_free() == 0) {
-    pool_.Release(index_.Evict());
+    const BlockId evicted = index_.Evict();
+    states_.Drop(evicted);
+    pool_.Release(evicted);
     ++reservation.evicted_blocks;
     ++evicted_blocks_;
   }
@@ -90,6 +97,7 @@ int32_t KvCache::Begin(SequenceId sequence, const PrefixDomain& domain,
   } else if (found < most) {
     found += BeginWithTail(table, tokens.subspan(found), most - found);
   }
+  found = TrimToState(table, found);
   hit_positions_ += found;
   queried_positions_ += most;
   found_ = nullptr;
@@ -103,10 +111,11 @@ int32_t KvCache::CountKnown(const PrefixDomain& domain, absl::Span<const TokenId
   PrefixIndex::Place place = *root;
   const auto size = static_cast<size_t>(options_.block_size);
   size_t known = 0;
-  for (; known + size <= tokens.size(); known += size) {
-    const std::optional<BlockId> block = index_.Find(place, tokens.subspan(known, size));
+  for (size_t end = size; end <= tokens.size(); end += size) {
+    const std::optional<BlockId> block = index_.Find(place, tokens.subspan(end - size, size));
     if (!block.has_value()) break;
     place = index_.PlaceOf(*block);
+    if (!has_states() || states_.Has(*block)) known = end;
   }
   return static_cast<int32_t>(known);
 }
@@ -129,10 +138,13 @@ int32_t KvCache::BeginWithTail(Table& table, absl::Span<const TokenId> rest, int
   return found;
 }
 
-void KvCache::Fork(SequenceId from, SequenceId to, int32_t num_positions) {
+int32_t KvCache::Fork(SequenceId from, SequenceId to, int32_t num_positions) {
   SLUICE_CHECK(!tables_.contains(to) && num_positions >= 0);
   const auto it = tables_.find(from);
-  if (it == tables_.end()) return SLUICE_CHECK(num_positions == 0);
+  if (it == tables_.end()) {
+    SLUICE_CHECK(num_positions == 0);
+    return 0;
+  }
   Table& parent = it->second;
   parent.own = -1;
   const int32_t num_blocks = BlocksFor(num_positions);
@@ -143,8 +155,10 @@ void KvCache::Fork(SequenceId from, SequenceId to, int32_t num_positions) {
   table.root = parent.root;
   if (table.root != 0) index_.HoldRoot(table.root);
   table.num_known = std::min(parent.num_known, num_positions / options_.block_size);
+  num_positions = TrimToState(table, num_positions);
   found_ = nullptr;
   tables_.emplace(to, std::move(table));
+  return num_positions;
 }
 
 std::optional<size_t> KvCache::BlockToCopy(const Table& table, int32_t first,
@@ -160,6 +174,7 @@ bool KvCache::IsReserved(SequenceId sequence, int32_t first, int32_t num_positio
   Table* const table = FindTable(sequence);
   if (table == nullptr || BlocksFor(num_positions) > std::ssize(table->blocks)) return false;
   const int32_t index = first / options_.block_size;
+  if (StatesMissing(sequence, first, num_positions) > 0) return false;
   if (table->own == index) return true;
   if (BlockToCopy(*table, first, false).has_value()) return false;
   table->own = index;
@@ -182,6 +197,11 @@ absl::StatusOr<Reservation> KvCache::Reserve(SequenceId sequence, int32_t first,
         "sequence ", sequence, " needs ", missing, " more blocks for ", num_positions,
         " positions; ", num_available_blocks(), " of ", num_total_blocks(), " are available"));
   }
+  if (StatesMissing(sequence, first, num_positions) > num_available_states()) {
+    return absl::ResourceExhaustedError(absl::StrCat("sequence ", sequence,
+                                                     " needs a slot for its state; none of ",
+                                                     num_total_states(), " is available"));
+  }
   Reservation reservation;
   if (num_positions == 0) return reservation;
   found_ = nullptr;
@@ -194,6 +214,7 @@ absl::StatusOr<Reservation> KvCache::Reserve(SequenceId sequence, int32_t first,
   }
   const auto shared = BlockToCopy(table, first, false);
   if (!shared.has_value() || first == num_positions) return reservation;
+  LetGoOfSpareStates(table, first, num_positions);
   BlockId& block = table.blocks[*shared];
   if (NumHolders(block) == 1 && num_available_blocks() == 0) {
     index_.Remove(block);  // nobody else has it, and there is no block to copy it to
@@ -201,6 +222,9 @@ absl::StatusOr<Reservation> KvCache::Reserve(SequenceId sequence, int32_t first,
     return reservation;
   }
   reservation.copy = {.source = block, .destination = TakeBlock(reservation)};
+  reservation.state_copy =
+      CopyState(table, static_cast<int32_t>(*shared), block, reservation.copy->destination,
+                first % options_.block_size != 0);
   LetGo(block);
   block = reservation.copy->destination;
   table.num_told = std::min(table.num_told, static_cast<int32_t>(*shared));
@@ -212,16 +236,20 @@ void KvCache::MarkComputed(SequenceId sequence, absl::Span<const TokenId> tokens
   Table* const found = FindTable(sequence);
   SLUICE_CHECK(found != nullptr);
   Table& table = *found;
-  if (table.root == 0) return;
-  const auto num_full = static_cast<int32_t>(std::ssize(tokens) / options_.block_size);
+  const auto num_positions = static_cast<int32_t>(tokens.size());
+  if (table.root == 0) return LetGoOfStatesBefore(table, num_positions);
+  const int32_t num_full = num_positions / options_.block_size;
   if (table.num_known < num_full) {
     WithdrawTail(sequence, table);
     table.tail.clear();
   }
   while (table.num_known < num_full) {
     const auto first = static_cast<size_t>(table.num_known) * options_.block_size;
-    LearnNextBlock(table, tokens.subspan(first, options_.block_size));
+    if (!LearnNextBlock(table, tokens.subspan(first, options_.block_size), num_positions)) {
+      return LetGoOfStatesBefore(table, num_positions);
+    }
   }
+  LetGoOfStatesBefore(table, num_positions);
   const bool had_tail = !table.tail.empty();
   const auto told = static_cast<size_t>(table.num_known) * options_.block_size + table.tail.size();
   if (told >= tokens.size()) return;
@@ -229,13 +257,14 @@ void KvCache::MarkComputed(SequenceId sequence, absl::Span<const TokenId> tokens
   if (!had_tail) tails_.try_emplace(EndOfKnown(table), sequence);
 }
 
-void KvCache::LearnNextBlock(Table& table, absl::Span<const TokenId> tokens) {
+bool KvCache::LearnNextBlock(Table& table, absl::Span<const TokenId> tokens,
+                             int32_t num_positions) {
   BlockId& block = table.blocks[table.num_known];
   const PrefixIndex::Place parent = EndOfKnown(table);
-  if (table.own == table.num_known) table.own = -1;
   const bool was_known = index_.Contains(block);
   const BlockId known = index_.FindOrInsert(block, parent, tokens);
   if (known != block) {
+    if (!MergeStates(table, table.num_known, known, num_positions)) return false;
     Hold(known);
     LetGo(block);
     block = known;
@@ -243,7 +272,9 @@ void KvCache::LearnNextBlock(Table& table, absl::Span<const TokenId> tokens) {
   } else if (!was_known) {
     pool_.AddReference(block);
   }
+  if (table.own == table.num_known) table.own = -1;
   ++table.num_known;
+  return true;
 }
 
 void KvCache::WithdrawTail(SequenceId sequence, const Table& table) {
@@ -259,6 +290,7 @@ void KvCache::Release(SequenceId sequence) {
   WithdrawTail(sequence, table);
   found_ = nullptr;
   tables_.erase(it);
+  LetGoOfAllStates(table);
   // Backwards: the last block of a path becomes idle, and is evicted, before those it follows; and
   // free blocks are handed out again in position order.
   for (auto block = table.blocks.rbegin(); block != table.blocks.rend(); ++block) LetGo(*block);
@@ -268,16 +300,22 @@ void KvCache::Release(SequenceId sequence) {
 
 void KvCache::ForgetContents() {
   SLUICE_CHECK(tables_.empty());
-  while (index_.num_idle() > 0) pool_.Release(index_.Evict());
+  while (index_.num_idle() > 0) {
+    const BlockId evicted = index_.Evict();
+    states_.Drop(evicted);
+    pool_.Release(evicted);
+  }
   ForgetToldTables();
 }
 
-void KvCache::Resize(int32_t num_blocks) {
+void KvCache::Resize(int32_t num_blocks, int32_t num_state_slots) {
   ForgetContents();
   options_.num_blocks = num_blocks;
+  options_.num_state_slots = num_state_slots;
   SLUICE_CHECK(Validate(options_).ok());
   pool_ = BlockPool(num_blocks);
   index_ = PrefixIndex(num_blocks, options_.block_size);
+  states_ = StateSlots(num_state_slots, num_blocks);
   given_back_.assign(num_blocks, 0);
 }
 
@@ -311,6 +349,8 @@ SequenceBlocks KvCache::BlocksOf(SequenceId sequence) const {
     ++result.held;
     result.shared += NumHolders(block) > 1;
   }
+  const auto it = tables_.find(sequence);
+  if (it != tables_.end()) result.states = static_cast<int32_t>(it->second.states.size());
   return result;
 }
 
@@ -351,7 +391,11 @@ KvCacheStatistics KvCache::statistics() const {
           .hit_positions = hit_positions_,
           .queried_positions = queried_positions_,
           .copied_blocks = copied_blocks_,
-          .evicted_blocks = evicted_blocks_};
+          .evicted_blocks = evicted_blocks_,
+          .total_states = states_.num_total(),
+          .used_states = states_.num_total() - states_.num_available(),
+          .cached_states = states_.num_idle(),
+          .evicted_states = states_.num_evicted()};
 }
 
 }  // namespace sluice

@@ -17,6 +17,12 @@
 // it is under way: every stage executes steps in the order they were planned, so that the old
 // writes come before the new owner's.
 //
+// Models with recurrent layers have states besides (docs/decisions/058): the slot of a block holds
+// what a sequence needs to compute positions in the block and the first one behind it. There are
+// fewer slots than blocks. A sequence holds the slot of the last position it has computed and those
+// of steps in flight; others stay with known blocks as snapshots, until their slots are needed. What
+// is found by its tokens ends in a block with a slot.
+//
 // Operations take time in the number of blocks they add, drop or look up, not in the size of the
 // pool. Not thread-safe.
 #pragma once
@@ -32,6 +38,7 @@
 #include "absl/types/span.h"
 #include "orchestrator/kv_cache/block_pool.h"
 #include "orchestrator/kv_cache/prefix_index.h"
+#include "orchestrator/kv_cache/state_slots.h"
 #include "orchestrator/kv_cache/types.h"
 
 namespace sluice {
@@ -39,6 +46,8 @@ namespace sluice {
 struct KvCacheOptions {
   int32_t num_blocks = 0;   // at least 1
   int32_t block_size = 16;  // positions in a block, at least 1
+  // Slots for states: at least 2, or 0 of models that have none.
+  int32_t num_state_slots = 0;
 };
 
 // OK, or INVALID_ARGUMENT naming the field and its value.
@@ -56,12 +65,17 @@ struct KvCacheStatistics {
   uint64_t queried_positions = 0;  // looked for by their tokens, found or not, ever
   uint64_t copied_blocks = 0;
   uint64_t evicted_blocks = 0;
+  int32_t total_states = 0;   // slots: used + cached + free
+  int32_t used_states = 0;    // needed by sequences, each counted once
+  int32_t cached_states = 0;  // snapshots
+  uint64_t evicted_states = 0;
 };
 
 // What Reserve did.
 struct Reservation {
-  std::optional<BlockCopy> copy;  // to be made before anything is written
-  int32_t evicted_blocks = 0;     // cached blocks that gave way
+  std::optional<BlockCopy> copy;        // to be made before anything is written
+  std::optional<StateCopy> state_copy;  // likewise
+  int32_t evicted_blocks = 0;           // cached blocks that gave way
 };
 
 // What the shards are to change in their copy of a table.
@@ -74,6 +88,7 @@ struct TableChange {
 struct SequenceBlocks {
   int32_t held = 0;
   int32_t shared = 0;  // of them, those that other sequences have too
+  int32_t states = 0;  // slots that it needs
 };
 
 class KvCache {
@@ -89,17 +104,20 @@ class KvCache {
   int32_t Begin(SequenceId sequence, const PrefixDomain& domain, absl::Span<const TokenId> tokens,
                 int32_t most);
 
-  // Leading ones of `tokens` in full blocks that Begin would find.
+  // Leading ones of `tokens` in full blocks that Begin would find: up to the last with a state,
+  // of models that have states.
   int32_t CountKnown(const PrefixDomain& domain, absl::Span<const TokenId> tokens) const;
 
   // Lets `to` have the positions [0, num_positions) of `from`: all blocks that hold them, the last
-  // one in part where num_positions ends inside it. Never lacks blocks.
+  // one in part where num_positions ends inside it. Of models with states it may be fewer: up to the
+  // end of the last block with a state. Returns how many. Never lacks blocks.
   // REQUIRES: `to` holds no blocks; `from` has computed them.
-  void Fork(SequenceId from, SequenceId to, int32_t num_positions);
+  int32_t Fork(SequenceId from, SequenceId to, int32_t num_positions);
 
   // Makes slots for positions [0, num_positions) of `sequence`, keeping those it has; never
   // shrinks. Those from `first` on may then be written. All or nothing: RESOURCE_EXHAUSTED, with
-  // nothing changed, when fewer than BlocksMissing blocks are available.
+  // nothing changed, when fewer than BlocksMissing blocks are available, or no slot for the state of
+  // a block that is copied.
   // REQUIRES: 0 <= first <= num_positions, and [0, first) lie in blocks that it has.
   absl::StatusOr<Reservation> Reserve(SequenceId sequence, int32_t first, int32_t num_positions);
 
@@ -109,9 +127,28 @@ class KvCache {
   // The blocks that Reserve takes from those available.
   int32_t BlocksMissing(SequenceId sequence, int32_t first, int32_t num_positions) const;
 
+  // The slots for states that Reserve and ReserveStates take from those available so that a step
+  // may compute positions [first, end); 0 of models without states. At most 2, less one for each
+  // that the sequence holds.
+  int32_t StatesMissing(SequenceId sequence, int32_t first, int32_t end) const;
+  // Gives a sequence the slots with which a step computes positions [first, end), and those of
+  // snapshots in between that pay, as far as there are slots that no sequence lacks.
+  // REQUIRES: Reserve(sequence, first, end) has succeeded; StatesMissing(...) <= num_available_states.
+  void ReserveStates(SequenceId sequence, int32_t first, int32_t end);
+  // The slots of a step that computes positions [first, end): of each block from the one that holds
+  // position first - 1 on, or from the first. Blocks that the step computes whole and that keep no
+  // state have that of the next one that does. Empty of models without states.
+  // REQUIRES: ReserveStates(sequence, first, end).
+  std::vector<StateSlot> StatesOf(SequenceId sequence, int32_t first, int32_t end) const;
+
+  // How many of the first `num_positions` positions of `sequence` can be gone on from: all of models
+  // without states; else those up to the end of the last block among them whose state it holds.
+  int32_t PositionsWithState(SequenceId sequence, int32_t num_positions) const;
+
   // Positions [0, tokens.size()) of `sequence` hold the keys and values of these tokens. The full
   // blocks among them become known, and where another block is known by the same tokens, the
-  // sequence goes on with that one. Nothing happens to a sequence without a domain.
+  // sequence goes on with that one; not so of a sequence without a domain. Slots of states before
+  // that of the last position become snapshots, or free.
   // REQUIRES: `sequence` holds blocks for them; tokens begin as in the call before.
   void MarkComputed(SequenceId sequence, absl::Span<const TokenId> tokens);
 
@@ -121,9 +158,9 @@ class KvCache {
   // The contents of all blocks are lost: nothing is known by its tokens any more.
   // REQUIRES: no sequence holds blocks.
   void ForgetContents();
-  // The same, and there are so many blocks from now on. Counts of what has happened go on.
-  // REQUIRES: no sequence holds blocks; num_blocks >= 1.
-  void Resize(int32_t num_blocks);
+  // The same, and there are so many blocks and slots from now on. Counts of what has happened go on.
+  // REQUIRES: no sequence holds blocks; both as KvCacheOptions have them.
+  void Resize(int32_t num_blocks, int32_t num_state_slots);
 
   // The blocks of `sequence` in position order, empty when it holds none. Valid until the next
   // change to that sequence or the next new sequence.
@@ -149,6 +186,10 @@ class KvCache {
   int32_t BlocksFreedBy(absl::Span<const SequenceId> sequences, SequenceId writer,
                         int32_t first) const;
 
+  // The same of slots: by how many StatesMissing of `writer` would come closer to what is available.
+  int32_t StatesFreedBy(absl::Span<const SequenceId> sequences, SequenceId writer,
+                        int32_t first) const;
+
   // Blocks that hold `num_positions` >= 0 positions.
   int32_t BlocksFor(int32_t num_positions) const;
 
@@ -156,6 +197,10 @@ class KvCache {
   // Free and cached ones.
   int32_t num_available_blocks() const { return pool_.num_free() + index_.num_idle(); }
   int32_t num_total_blocks() const { return pool_.num_total(); }
+  bool has_states() const { return states_.num_total() > 0; }
+  int32_t num_total_states() const { return states_.num_total(); }
+  // Free slots and those of snapshots.
+  int32_t num_available_states() const { return states_.num_available(); }
   KvCacheStatistics statistics() const;
 
   // OK, or INTERNAL describing the first disagreement: within pool and index, a table with a block
@@ -166,9 +211,18 @@ class KvCache {
   // OK, or INTERNAL where blocks of `sequence` are known by other tokens than these, which it has.
   // O(tokens).
   absl::Status CheckContents(SequenceId sequence, absl::Span<const TokenId> tokens) const;
+  // OK, or INTERNAL where a sequence lacks the state of the last of its computed positions, or of
+  // those that steps in flight compute.
+  absl::Status CheckStates(SequenceId sequence, int32_t num_computed, int32_t num_planned) const;
 
  private:
   friend class KvCacheSaboteur;  // of tests, which plant bugs to see them found
+
+  // A slot that a sequence needs.
+  struct HeldState {
+    int32_t index = 0;   // of its block in the table
+    bool found = false;  // it was a snapshot, or another sequence's, before
+  };
 
   struct Table {
     std::vector<BlockId> blocks;
@@ -181,6 +235,7 @@ class KvCache {
     // The index of a block that is known to be neither another's nor in the index; -1: none is. Spares
     // looking at it for every token.
     int32_t own = -1;
+    std::vector<HeldState> states;  // rising
   };
 
   // Null where it holds no blocks. Steps ask for one sequence's several times in a row.
@@ -197,15 +252,34 @@ class KvCache {
   // The block that `first` lies in and that others, or the index, have too.
   std::optional<size_t> BlockToCopy(const Table& table, int32_t first, bool only_if_held) const;
   int32_t BeginWithTail(Table& table, absl::Span<const TokenId> rest, int32_t most);
-  void LearnNextBlock(Table& table, absl::Span<const TokenId> tokens);
+  // False, with nothing changed: the block is another sequence's too, which goes on from its state,
+  // and so does this one, whose last position is that before `num_positions`.
+  bool LearnNextBlock(Table& table, absl::Span<const TokenId> tokens, int32_t num_positions);
   void WithdrawTail(SequenceId sequence, const Table& table);
+  int32_t BlockOf(int32_t position) const { return position / options_.block_size; }
+  // Drops blocks at the end of a table that has begun until the last has a state, which it holds
+  // then. Returns how many of its `num_positions` are left.
+  int32_t TrimToState(Table& table, int32_t num_positions);
+  static bool HoldsState(const Table& table, int32_t index);
+  void HoldState(Table& table, int32_t index);
+  // Whether a snapshot of the block spares computing many positions.
+  bool Pays(const Table& table, int32_t index) const;
+  void LetGoOfState(const Table& table, const HeldState& held, bool ends);
+  void LetGoOfSpareStates(Table& table, int32_t first, int32_t end);
+  void LetGoOfStatesBefore(Table& table, int32_t num_positions);
+  void LetGoOfAllStates(const Table& table);
+  std::optional<StateCopy> CopyState(Table& table, int32_t index, BlockId source,
+                                     BlockId destination, bool is_read);
+  bool MergeStates(Table& table, int32_t index, BlockId known, int32_t num_positions);
   absl::Status CheckTable(SequenceId sequence, const Table& table) const;
   absl::Status CheckReferences() const;
   absl::Status CheckKept() const;
+  absl::Status CheckSlots() const;
 
   KvCacheOptions options_;
   BlockPool pool_;     // the index has a reference to each of its blocks
   PrefixIndex index_;  // idle: in no table
+  StateSlots states_;  // snapshots belong to blocks of the index
   absl::flat_hash_map<SequenceId, Table> tables_;
   // That FindTable found last; null after a table came or went, which may have moved it.
   Table* found_ = nullptr;

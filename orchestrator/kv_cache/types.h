@@ -22,4 +22,15 @@ struct BlockCopy {
   friend bool operator==(const BlockCopy&, const BlockCopy&) = default;
 };
 
+// A slot for the state of recurrent layers, in [0, num_state_slots), on every shard of a replica.
+using StateSlot = int32_t;
+
+// The state in one slot is to be that in another as well.
+struct StateCopy {
+  StateSlot source = 0;
+  StateSlot destination = 0;
+
+  friend bool operator==(const StateCopy&, const StateCopy&) = default;
+};
+
 }  // namespace sluice

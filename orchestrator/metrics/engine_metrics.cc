@@ -82,6 +82,14 @@ void AddCache(const KvCacheStatistics& cache, Families& families) {
                                  {{static_cast<double>(cache.used_blocks), {{"state", "used"}}},
                                   {static_cast<double>(cache.cached_blocks), {{"state", "cached"}}},
                                   {static_cast<double>(cache.free_blocks), {{"state", "free"}}}}));
+  if (cache.total_states > 0) {
+    const int32_t free = cache.total_states - cache.used_states - cache.cached_states;
+    families.push_back(
+        GaugeFamily("sluice_kv_states", "Slots for the states of recurrent layers.",
+                    {{static_cast<double>(cache.used_states), {{"state", "used"}}},
+                     {static_cast<double>(cache.cached_states), {{"state", "cached"}}},
+                     {static_cast<double>(free), {{"state", "free"}}}}));
+  }
   families.push_back(GaugeFamily("sluice_kv_shared_blocks",
                                  "Used blocks that several sequences share.",
                                  {{static_cast<double>(cache.shared_blocks), {}}}));

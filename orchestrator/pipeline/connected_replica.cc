@@ -260,18 +260,21 @@ void ConnectedReplica::Open(const KvGeometry& geometry, SteadyTime now) {
   wake_ = deadline + kOpenGrace;
   epoch_ = EpochAfter(epoch_);
   // Blocks that the shards kept are used as they were planned.
-  const bool holds_plan = geometry.num_blocks >= geometry_.num_blocks;
+  const bool holds_plan = geometry.num_blocks >= geometry_.num_blocks &&
+                          geometry.num_state_slots >= geometry_.num_state_slots;
   keeps_blocks_ = keeps_blocks_ && opening_change_.empty() && holds_plan;
   opening_geometry_ = keeps_blocks_ ? geometry_ : geometry;
   const absl::StatusOr<WiringIdentity> identity =
       WiringIdentity::Make(DrawWiringNonce(), epoch_, options_.model_fingerprint);
   SLUICE_CHECK(identity.ok());
-  wiring_ = std::make_unique<Wiring>(&options_.topology, network_,
-                                     WiringOptions{.identity = *identity,
-                                                   .num_kv_blocks = opening_geometry_.num_blocks,
-                                                   .rank_transport = options_.rank_transport,
-                                                   .vocabulary_size = options_.vocabulary_size,
-                                                   .open_deadline = deadline});
+  wiring_ =
+      std::make_unique<Wiring>(&options_.topology, network_,
+                               WiringOptions{.identity = *identity,
+                                             .num_kv_blocks = opening_geometry_.num_blocks,
+                                             .num_state_slots = opening_geometry_.num_state_slots,
+                                             .rank_transport = options_.rank_transport,
+                                             .vocabulary_size = options_.vocabulary_size,
+                                             .open_deadline = deadline});
 }
 
 bool ConnectedReplica::AwaitOpened(SteadyTime now) {
@@ -317,13 +320,15 @@ absl::Status ConnectedReplica::CheckSame(const std::vector<ReplicaProcess>& now,
                                                " was replaced while the replica was opened"));
   }
   if (geometry.block_size == opening_geometry_.block_size &&
-      geometry.num_blocks >= opening_geometry_.num_blocks) {
+      geometry.num_blocks >= opening_geometry_.num_blocks &&
+      geometry.num_state_slots >= opening_geometry_.num_state_slots) {
     return absl::OkStatus();
   }
   return absl::UnavailableError(
       absl::StrCat("the shards have ", geometry.num_blocks, " blocks of ", geometry.block_size,
-                   " positions, but were opened for ", opening_geometry_.num_blocks, " of ",
-                   opening_geometry_.block_size));
+                   " positions and ", geometry.num_state_slots,
+                   " slots for states, but were opened for ", opening_geometry_.num_blocks, " of ",
+                   opening_geometry_.block_size, " and ", opening_geometry_.num_state_slots));
 }
 
 bool ConnectedReplica::AwaitConfirmed(SteadyTime now) {

@@ -70,6 +70,15 @@ absl::Status TakePlace(const v1::ShardInfo& info, const Topology& topology,
                                                       " positions, those of other shards ",
                                                       geometry.block_size));
   }
+  const int32_t states = info.num_state_slots();
+  if (states < 0 || states == 1 || states > kMaxBlocks) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("it has ", states, " slots for states; accepted: 0, or 2 to ", kMaxBlocks));
+  }
+  if (states > 0) {
+    geometry.num_state_slots =
+        geometry.num_state_slots == 0 ? states : std::min(geometry.num_state_slots, states);
+  }
   geometry.num_blocks = geometry.block_size == 0
                             ? info.num_kv_blocks()
                             : std::min(geometry.num_blocks, info.num_kv_blocks());

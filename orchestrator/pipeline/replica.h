@@ -24,6 +24,8 @@ namespace sluice {
 struct KvGeometry {
   int32_t block_size = 0;
   int32_t num_blocks = 0;  // the smallest budget of all shards
+  // Likewise, of the shards that have recurrent layers; 0 where none has.
+  int32_t num_state_slots = 0;
 };
 
 // One process behind the orchestrator.

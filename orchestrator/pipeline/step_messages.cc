@@ -92,6 +92,11 @@ void SetShardMessage(uint64_t epoch, const Step& step, v1::StageRunRequest& requ
     message.set_source(copy.source);
     message.set_destination(copy.destination);
   }
+  for (const StateCopy& copy : step.state_copies) {
+    v1::StateCopy& message = *execute.add_state_copies();
+    message.set_source(copy.source);
+    message.set_destination(copy.destination);
+  }
   execute.mutable_segments()->Reserve(static_cast<int>(step.segments.size()));
   execute.mutable_output_rows()->Reserve(step.num_rows());
   int32_t first_row = 0;
@@ -104,6 +109,9 @@ void SetShardMessage(uint64_t epoch, const Step& step, v1::StageRunRequest& requ
     message.set_first_block(segment.first_block);
     if (!segment.blocks.empty()) {
       message.mutable_blocks()->Add(segment.blocks.begin(), segment.blocks.end());
+    }
+    if (!segment.state_slots.empty()) {
+      message.mutable_state_slots()->Add(segment.state_slots.begin(), segment.state_slots.end());
     }
     for (const Row& row : segment.rows) {
       execute.mutable_output_rows()->AddAlreadyReserved(first_row + row.offset);

@@ -124,6 +124,7 @@ absl::Status Wiring::OpenStage(int stage, SteadyTime now) {
   open.set_next_stage(is_last ? topology_.sampler : topology_.shards[stage + 1].front());
   v1::ShardOpen& shard = *open.mutable_shard();
   shard.set_num_kv_blocks(options_.num_kv_blocks);
+  shard.set_num_state_slots(options_.num_state_slots);
   shard.set_communicator(options_.rank_transport == RankTransport::kSharedMemory
                              ? v1::COMMUNICATOR_KIND_SHM
                              : v1::COMMUNICATOR_KIND_TCP);

@@ -33,6 +33,7 @@ struct WiringOptions {
   // Epoch, model, and a nonce of this wiring alone. Every stage shows it before it counts as open.
   WiringIdentity identity;
   int32_t num_kv_blocks = 0;
+  int32_t num_state_slots = 0;
   RankTransport rank_transport = RankTransport::kSharedMemory;
   // Of the model. What stages answer with any other token ends the wiring.
   int32_t vocabulary_size = std::numeric_limits<int32_t>::max();

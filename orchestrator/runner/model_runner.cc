@@ -200,6 +200,7 @@ void ModelRunner::On(const ReplicaReady& ready) {
       {{"epoch", ready.epoch},
        {"kv_blocks", geometry.num_blocks},
        {"block_size", geometry.block_size},
+       {"state_slots", geometry.num_state_slots},
        {"kept_blocks", ready.kept_blocks ? "yes" : "no"}});
   epoch_ = ready.epoch;
   if (!ready.changed.empty()) {
@@ -209,15 +210,19 @@ void ModelRunner::On(const ReplicaReady& ready) {
   // What was computed stays where no shard was lost, and is computed again where one was: the lost
   // one's keys and values follow from what all stages before it compute.
   if (!scheduler_.has_value()) {
-    scheduler_.emplace(options_.scheduler, KvCacheOptions{.num_blocks = geometry.num_blocks,
-                                                          .block_size = geometry.block_size});
+    scheduler_.emplace(options_.scheduler,
+                       KvCacheOptions{.num_blocks = geometry.num_blocks,
+                                      .block_size = geometry.block_size,
+                                      .num_state_slots = geometry.num_state_slots});
   } else if (ready.kept_blocks) {
     scheduler_->AbandonSteps();
   } else if (const int32_t before = scheduler_->kv_cache().num_total_blocks();
-             before == geometry.num_blocks) {
+             before == geometry.num_blocks &&
+             scheduler_->kv_cache().num_total_states() == geometry.num_state_slots) {
     scheduler_->Reset();
   } else {
-    owner_->OnResized(geometry, before, scheduler_->ResetWithBlocks(geometry.num_blocks));
+    owner_->OnResized(geometry, before,
+                      scheduler_->ResetWithBlocks(geometry.num_blocks, geometry.num_state_slots));
   }
   num_recoveries_with_blocks_ += ready.kept_blocks ? 1 : 0;
   ready_ = true;

@@ -43,8 +43,9 @@ bool BlockBudget::Admit(SequenceState& sequence) {
                               .displacing = admission_.MayDisplace(sequence) ? &sequence : nullptr};
   if (!MakeRoom(demand, last_of_its_priority)) {
     kv_cache_.Release(sequence.spec.id);
-    // What was lacking may have been a slot.
-    sequence.refused_with_blocks = table_.has_free_slot() ? kv_cache_.num_available_blocks() : -1;
+    // What was lacking may have been a slot, to run in or for a state.
+    const bool lacked_blocks = table_.has_free_slot() && !kv_cache_.has_states();
+    sequence.refused_with_blocks = lacked_blocks ? kv_cache_.num_available_blocks() : -1;
     return false;
   }
   sequence.num_computed = sequence.num_planned = first;
@@ -69,8 +70,11 @@ bool BlockBudget::IsUrgent(const SequenceState& sequence) const {
   const SequenceList& running = table_.running();
   if (running.empty()) return false;
   if (sequence.position.negated_priority < running.rbegin()->first.negated_priority) return true;
-  const bool is_full = !table_.has_free_slot() || kv_cache_.num_available_blocks() <
-                                                      kv_cache_.BlocksFor(sequence.num_tokens());
+  const bool is_full =
+      !table_.has_free_slot() ||
+      kv_cache_.num_available_blocks() < kv_cache_.BlocksFor(sequence.num_tokens()) ||
+      kv_cache_.num_available_states() <
+          kv_cache_.StatesMissing(sequence.spec.id, 0, sequence.num_tokens());
   return is_full && admission_.MayDisplace(sequence);
 }
 
@@ -83,8 +87,7 @@ BlockBudget::CachedPrefix BlockBudget::TakePrefix(SequenceState& sequence) {
       sibling != nullptr && options_.ShareKeys(sibling->num_tokens(), sequence.num_tokens()) &&
       sibling->num_computed >= sequence.num_prompt()) {
     most = std::min(most, sequence.num_prompt());
-    kv_cache_.Fork(sibling->spec.id, id, most);
-    return {.num_positions = most, .from_sibling = true};
+    return {.num_positions = kv_cache_.Fork(sibling->spec.id, id, most), .from_sibling = true};
   }
   if (!sequence.spec.use_prefix_cache) return {};
   // Positions that still owe a score row are computed.
@@ -127,7 +130,9 @@ void BlockBudget::ReserveForDraft(SequenceState& sequence, Tokens& draft) {
   const int32_t spare = table_.queue().empty() ? kv_cache_.num_available_blocks() : 0;
   const auto end = [&] { return sequence.num_planned + 1 + static_cast<int32_t>(draft.size()); };
   while (!draft.empty() &&
-         kv_cache_.BlocksMissing(sequence.spec.id, sequence.num_planned, end()) > spare) {
+         (kv_cache_.BlocksMissing(sequence.spec.id, sequence.num_planned, end()) > spare ||
+          kv_cache_.StatesMissing(sequence.spec.id, sequence.num_planned, end()) >
+              kv_cache_.num_available_states())) {
     draft.pop_back();
   }
   if (!draft.empty()) Reserve(sequence, end());
@@ -139,6 +144,7 @@ void BlockBudget::Reserve(SequenceState& sequence, int32_t num_positions) {
       kv_cache_.Reserve(sequence.spec.id, sequence.num_planned, num_positions);
   SLUICE_CHECK(reservation.ok());
   sequence.usage.evicted_blocks += reservation->evicted_blocks;
+  if (reservation->state_copy.has_value()) state_copies_.push_back(*reservation->state_copy);
   if (!reservation->copy.has_value()) return;
   copies_.push_back(*reservation->copy);
   sequence.copied_in = flights_.next_id();
@@ -152,7 +158,11 @@ bool BlockBudget::RunFork(const SequenceState& from, SequenceState& to, int32_t 
       !options_.ShareKeys(from.num_tokens(), to.num_tokens())) {
     return false;
   }
-  kv_cache_.Fork(from.spec.id, to.spec.id, num_positions);
+  num_positions = kv_cache_.Fork(from.spec.id, to.spec.id, num_positions);
+  if (num_positions == 0) {
+    kv_cache_.Release(to.spec.id);
+    return false;
+  }
   to.num_computed = to.num_planned = num_positions;
   to.usage.shared_positions = num_positions;
   to.copied_in = from.copied_in;
@@ -162,29 +172,31 @@ bool BlockBudget::RunFork(const SequenceState& from, SequenceState& to, int32_t 
 
 // ---- Preempting ----
 
-bool BlockBudget::IsMet(const BlockDemand& demand, int32_t freed_blocks,
-                        int64_t freed_slots) const {
-  return kv_cache_.num_available_blocks() + freed_blocks >=
+bool BlockBudget::IsMet(const BlockDemand& demand, const FreedRoom& freed) const {
+  return kv_cache_.num_available_blocks() + freed.blocks >=
              kv_cache_.BlocksMissing(demand.sequence, demand.first, demand.end) &&
-         std::ssize(table_.running()) + demand.slots <= table_.num_slots() + freed_slots;
+         kv_cache_.num_available_states() + freed.states >=
+             kv_cache_.StatesMissing(demand.sequence, demand.first, demand.end) &&
+         std::ssize(table_.running()) + demand.slots <= table_.num_slots() + freed.slots;
 }
 
 // True once there are blocks and slots for `demand`, if need be by preempting running sequences,
 // the last in serving order first. Preempts nothing where all that may be preempted would not do.
 bool BlockBudget::MakeRoom(const BlockDemand& demand, const QueuePosition& below) {
-  if (IsMet(demand, 0, 0)) return true;
+  if (IsMet(demand, {})) return true;
   bool others_in_flight = false;
   const std::vector<SequenceState*> victims = Victims(demand, below, others_in_flight);
   std::vector<SequenceId> ids;
   ids.reserve(victims.size());
   for (const SequenceState* victim : victims) ids.push_back(victim->spec.id);
-  if (!IsMet(demand, kv_cache_.BlocksFreedBy(ids, demand.sequence, demand.first),
-             std::ssize(ids))) {
+  if (!IsMet(demand, {.blocks = kv_cache_.BlocksFreedBy(ids, demand.sequence, demand.first),
+                      .states = kv_cache_.StatesFreedBy(ids, demand.sequence, demand.first),
+                      .slots = std::ssize(ids)})) {
     contended_ = contended_ || others_in_flight;
     return false;
   }
   for (SequenceState* victim : victims) {
-    if (IsMet(demand, 0, 0)) break;
+    if (IsMet(demand, {})) break;
     Preempt(*victim);
   }
   return true;

@@ -57,13 +57,14 @@ class BlockBudget {
 
   // For the next step, since they were last taken.
   std::vector<BlockCopy> TakeCopies() { return std::exchange(copies_, {}); }
+  std::vector<StateCopy> TakeStateCopies() { return std::exchange(state_copies_, {}); }
   std::vector<SequenceId> TakePreempted() { return std::exchange(preempted_, {}); }
 
   uint64_t num_started() const { return num_started_; }
   uint64_t num_preemptions() const { return num_preemptions_; }
 
  private:
-  // What a sequence needs to write positions [first, end).
+  // What a sequence needs to write positions [first, end): blocks, and slots for states.
   struct BlockDemand {
     SequenceId sequence = 0;
     int32_t first = 0;
@@ -82,7 +83,13 @@ class BlockBudget {
   CachedPrefix TakePrefix(SequenceState& sequence);
   static void CountPrefix(SequenceState& sequence, const CachedPrefix& prefix);
   void Reserve(SequenceState& sequence, int32_t num_positions);
-  bool IsMet(const BlockDemand& demand, int32_t freed_blocks, int64_t freed_slots) const;
+  // What preempting sequences gives back.
+  struct FreedRoom {
+    int32_t blocks = 0;
+    int32_t states = 0;
+    int64_t slots = 0;  // in which they run
+  };
+  bool IsMet(const BlockDemand& demand, const FreedRoom& freed) const;
   bool MakeRoom(const BlockDemand& demand, const QueuePosition& below);
   std::vector<SequenceState*> Victims(const BlockDemand& demand, const QueuePosition& below,
                                       bool& others_in_flight) const;
@@ -95,6 +102,7 @@ class BlockBudget {
   const AdmissionQueue& admission_;
   bool contended_ = false;
   std::vector<BlockCopy> copies_;
+  std::vector<StateCopy> state_copies_;
   std::vector<SequenceId> preempted_;
   uint64_t num_started_ = 0;
   uint64_t num_preemptions_ = 0;

@@ -29,7 +29,7 @@ absl::Status CheckRunning(const SequenceState& sequence, int32_t num_blocks,
         sequence, absl::StrCat("holds ", num_blocks, " blocks; between ", planned_blocks, " and ",
                                most_blocks, " are right"));
   }
-  return absl::OkStatus();
+  return kv_cache.CheckStates(sequence.spec.id, sequence.num_computed, sequence.num_planned);
 }
 
 // What holds for a sequence by itself.

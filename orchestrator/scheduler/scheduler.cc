@@ -41,15 +41,16 @@ void Scheduler::Reset() {
   was_idle_ = true;
   flights_.Clear();
   budget_.TakeCopies();
+  budget_.TakeStateCopies();
   while (!table_.running().empty()) {
     budget_.ReleaseAndRequeue(*table_.running().begin()->second, RecomputeReason::kLoss);
   }
   kv_cache_.ForgetContents();
 }
 
-std::vector<SequenceId> Scheduler::ResetWithBlocks(int32_t num_blocks) {
+std::vector<SequenceId> Scheduler::ResetWithBlocks(int32_t num_blocks, int32_t num_state_slots) {
   Reset();
-  kv_cache_.Resize(num_blocks);
+  kv_cache_.Resize(num_blocks, num_state_slots);
   const int64_t capacity = int64_t{num_blocks} * kv_cache_.block_size();
   std::vector<SequenceId> too_large;
   for (const auto& [id, sequence] : table_.all()) {
@@ -68,6 +69,7 @@ void Scheduler::AbandonSteps() {
   const StepId first_lost = flights_.oldest_id();
   flights_.Clear();
   budget_.TakeCopies();
+  budget_.TakeStateCopies();
   std::vector<std::pair<SequenceState*, RecomputeReason>> released;
   for (const auto& [position, sequence] : table_.running()) {
     flights_.Forget(*sequence);

@@ -147,9 +147,10 @@ class Scheduler {
   // The replica was lost and its KV cache with it: forgets the steps in flight and requeues every
   // running sequence in its old position. Does not count as preemption.
   void Reset();
-  // The same, and the replica has `num_blocks` from now on, at least 1. Returns the sequences that
-  // cannot finish with as few: Shorten or Finish each of them.
-  std::vector<SequenceId> ResetWithBlocks(int32_t num_blocks);
+  // The same, and the replica has so many blocks and slots for states from now on, both as
+  // KvCacheOptions have them. Returns the sequences that cannot finish with as few blocks: Shorten or
+  // Finish each of them.
+  std::vector<SequenceId> ResetWithBlocks(int32_t num_blocks, int32_t num_state_slots = 0);
   // Limits a waiting or paused sequence to what the pool holds. False, with nothing changed, for
   // one that has as many tokens already or is not alive.
   bool Shorten(SequenceId sequence);

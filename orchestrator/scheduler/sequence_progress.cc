@@ -35,12 +35,14 @@ void SequenceProgress::CommitSegment(SequenceState& sequence, const PlannedSegme
   // The position of a deferred row is computed again, to choose its token.
   const int32_t num_dropped = num_wrong + (is_deferred ? 1 : 0);
   const int32_t num_positions = segment.num_positions - num_dropped;
-  const int32_t end = segment.first_position + num_positions;
+  const int32_t whole_end = segment.first_position + num_positions;
+  // Where positions are dropped, the last of the others may be in a block whose state was passed over.
+  const int32_t end = kv_cache_.PositionsWithState(sequence.spec.id, whole_end);
   const int32_t num_tokens_before = sequence.num_tokens();
-  CountRecomputed(sequence, segment.first_position, end);
+  CountRecomputed(sequence, segment.first_position, whole_end);
   CountWork(sequence, num_positions, num_drafts, num_wrong);
   StepsInFlight::Land(sequence, segment, end, num_wrong);
-  sequence.num_scored = std::max(sequence.num_scored, end);
+  sequence.num_scored = std::max(sequence.num_scored, whole_end);
   AcceptRows(sequence, segment, num_dropped, results, outcome);
   if (is_deferred) Defer(sequence, outcome);
   kv_cache_.MarkComputed(sequence.spec.id, absl::MakeConstSpan(sequence.tokens).first(end));

@@ -64,6 +64,8 @@ struct Segment {
   // empty.
   int32_t first_block = 0;
   std::vector<BlockId> blocks;
+  // Of models with states, the slots of its positions: KvCache::StatesOf.
+  std::vector<StateSlot> state_slots;
   Rows rows;  // by offset; empty for a chunk inside a prompt
 };
 
@@ -77,6 +79,8 @@ struct Step {
   // Made in this order before the segments are computed: the source of one may be the destination
   // of one before it.
   std::vector<BlockCopy> copies;
+  // Likewise; the slots of blocks that are copied.
+  std::vector<StateCopy> state_copies;
   std::vector<Segment> segments;  // at least one
   // No sequence was alive at some time since the step before, or that one was lost.
   bool after_idle = false;

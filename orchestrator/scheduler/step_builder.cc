@@ -42,6 +42,7 @@ std::optional<Step> StepBuilder::Build() {
   step.ended = kv_cache_.TakeEndedTables();
   step.preempted = budget_.TakePreempted();
   step.copies = budget_.TakeCopies();
+  step.state_copies = budget_.TakeStateCopies();
   return step;
 }
 
@@ -203,6 +204,12 @@ void StepBuilder::AppendPrefill(SequenceState& sequence, Step& step, Room& room)
 void StepBuilder::AppendSegment(SequenceState& sequence, int32_t num_positions,
                                 const Tokens& drafts, Step& step, Room& room) {
   Segment& segment = step.segments.emplace_back();
+  if (kv_cache_.has_states()) {
+    const int32_t first = sequence.num_planned;
+    const int32_t end = first + num_positions + static_cast<int32_t>(drafts.size());
+    kv_cache_.ReserveStates(sequence.spec.id, first, end);
+    segment.state_slots = kv_cache_.StatesOf(sequence.spec.id, first, end);
+  }
   Describe(sequence, num_positions, drafts, segment);
   flights_.Add(sequence, segment, drafts);
   room.tokens -= num_positions + segment.num_drafts;

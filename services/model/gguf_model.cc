@@ -99,10 +99,10 @@ absl::Status GgufModel::AddParts() {
                         PartNumber(metadata_, "split.no", 0) == 0 &&
                         absl::EndsWith(first, PartSuffix(1, count));
   if (!is_first) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        first, ": is part ", PartNumber(metadata_, "split.no", 0), ", counted from 0, of ", count,
-        "; accepted: the first of a set, whose name ends in ",
-        PartSuffix(1, std::clamp<int64_t>(count, 1, kMaxParts))));
+    return absl::InvalidArgumentError(
+        absl::StrCat(first, ": is part ", PartNumber(metadata_, "split.no", 0) + 1, " of ", count,
+                     "; accepted: the first of a set, whose name ends in ",
+                     PartSuffix(1, std::clamp<int64_t>(count, 1, kMaxParts))));
   }
   stem.resize(first.size() - PartSuffix(1, count).size());
   for (int64_t number = 2; number <= count; ++number) {
@@ -117,8 +117,8 @@ absl::Status GgufModel::AddParts() {
       continue;
     }
     return absl::InvalidArgumentError(absl::StrCat(
-        part, ": says it is part ", PartNumber(metadata, "split.no", -1), ", counted from 0, of ",
-        PartNumber(metadata, "split.count", -1), "; accepted: ", number - 1, " of ", count));
+        part, ": says it is part ", PartNumber(metadata, "split.no", -1) + 1, " of ",
+        PartNumber(metadata, "split.count", -1), "; accepted: ", number, " of ", count));
   }
   const int64_t expected = PartNumber(metadata_, "split.tensors.count", -1);
   if (expected < 0 || expected == static_cast<int64_t>(tensors_.size())) return absl::OkStatus();

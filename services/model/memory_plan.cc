@@ -25,8 +25,7 @@ uint64_t BytesOf(TensorId tensor, const ModelConfig& config, WeightFormat wanted
   return BytesOf(WholeOf(ShapeOf(tensor, config)), FormatOf(tensor, config, wanted));
 }
 
-// Of a layer with a state in place of keys and values, so many heads of it: what a block takes,
-// shared out among its positions.
+// Of the slot of one recurrent layer, so many heads of it.
 uint64_t StateBytes(const ModelConfig& config, int64_t heads, int64_t key_heads) {
   const RecurrentSpec* recurrent = config.recurrent();
   if (recurrent == nullptr) return 0;
@@ -35,7 +34,7 @@ uint64_t StateBytes(const ModelConfig& config, int64_t heads, int64_t key_heads)
                            .key_dim = recurrent->key_dim,
                            .value_dim = recurrent->value_dim,
                            .conv_width = recurrent->conv_width};
-  return spec.bytes_per_slot() / StatePoolSpec::kRun;
+  return spec.bytes_per_slot();
 }
 
 // A latent is kept once, whatever the number of heads; `kv_heads` of a layer.
@@ -111,18 +110,39 @@ uint64_t HeadBytes(const ModelConfig& config, WeightFormat wanted) {
 
 uint64_t KvBytesPerPosition(const ModelConfig& config, const ShardPlan& plan, DType dtype) {
   const auto kv_heads = [&](int layer) { return KvHeadsOf(layer, config, plan).size(); };
-  return KvBytes(plan.layers, kv_heads, config, dtype) +
-         config.NumRecurrentLayers(plan.layers.begin, plan.layers.end) *
-             StateBytes(config, plan.recurrent_heads.size(), plan.recurrent_key_heads.size());
+  return KvBytes(plan.layers, kv_heads, config, dtype);
 }
 
 uint64_t KvBytesPerPosition(const ModelConfig& config, DType dtype) {
   const auto kv_heads = [&](int layer) { return config.kv_heads_of(layer); };
-  const uint64_t keys = KvBytes({0, config.num_layers()}, kv_heads, config, dtype);
+  return KvBytes({0, config.num_layers()}, kv_heads, config, dtype);
+}
+
+uint64_t StateSlotBytes(const ModelConfig& config, const ShardPlan& plan) {
+  return config.NumRecurrentLayers(plan.layers.begin, plan.layers.end) *
+         StateBytes(config, plan.recurrent_heads.size(), plan.recurrent_key_heads.size());
+}
+
+uint64_t StateSlotBytes(const ModelConfig& config) {
   const RecurrentSpec* recurrent = config.recurrent();
-  if (recurrent == nullptr) return keys;
-  return keys + config.NumRecurrentLayers(0, config.num_layers()) *
-                    StateBytes(config, recurrent->num_heads, recurrent->num_key_heads);
+  if (recurrent == nullptr) return 0;
+  return config.NumRecurrentLayers(0, config.num_layers()) *
+         StateBytes(config, recurrent->num_heads, recurrent->num_key_heads);
+}
+
+KvRoom DivideKvBytes(uint64_t bytes, uint64_t bytes_per_block, uint64_t bytes_per_slot,
+                     uint64_t num_state_slots) {
+  constexpr uint64_t kFewest = 2;  // the state to go on from, and that being written
+  if (bytes_per_slot == 0) return {.num_blocks = bytes / bytes_per_block};
+  if (num_state_slots == 0) {
+    const uint64_t in_half = bytes / 2 / bytes_per_slot;
+    const uint64_t with_every_block = bytes / (bytes_per_block + bytes_per_slot);
+    num_state_slots =
+        std::max(kFewest, bytes_per_slot <= bytes_per_block ? with_every_block : in_half);
+  }
+  const uint64_t states = num_state_slots * bytes_per_slot;
+  return {.num_blocks = bytes > states ? (bytes - states) / bytes_per_block : 0,
+          .num_state_slots = num_state_slots};
 }
 
 int KvCopies(const ModelConfig& config, int num_ranks) {

@@ -249,6 +249,13 @@ inline constexpr std::array kOptions = {
                   "positions as --kv_cache_mib has room for; on GPUs 512.")
         .From(1, 1 << 30)
         .InChart("model.draft.kvCacheMib"),
+    IntegerOption(
+        "state_slots", kShard | kPipeline, "N",
+        "Slots for the states of recurrent layers within --kv_cache_mib. A running sequence "
+        "needs 2; the others keep states for prompts that begin alike. 0: as many as half "
+        "of --kv_cache_mib holds.")
+        .Default("0")
+        .From(0),
     NumberOption("device_share", kShard, "P",
                  "Part of a GPU's memory that weights, keys and values may take together with "
                  "--kv_cache_mib=0; less where several shards share the GPU.")

@@ -44,7 +44,9 @@ class ListenerFactory final : public grpc::experimental::ServerInterceptorFactor
   // Of streams nothing but their beginning is looked at: what flows in them stays as fast as it is.
   Interceptor* CreateServerInterceptor(grpc::experimental::ServerRpcInfo* info) override {
     const absl::string_view method = info->method();
-    if (absl::EndsWith(method, "/GetInfo")) return new GetInfoListener;
+    if (absl::EndsWith(method, "/GetInfo") || absl::EndsWith(method, "/GetStageInfo")) {
+      return new GetInfoListener;
+    }
     if (!absl::StartsWith(method, "/grpc.")) {
       absl::MutexLock lock(&mutex);
       if (handler != nullptr) handler->on_used();

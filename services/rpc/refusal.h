@@ -16,8 +16,8 @@
 
 namespace sluice {
 
-// Metadata of GetInfo calls: why the orchestrator could not use what the last one answered. Absent
-// where it could.
+// Metadata of GetInfo and GetStageInfo calls: why the orchestrator could not use what the last one
+// answered. Absent where it could.
 inline constexpr char kRefusalKey[] = "sluice-refusal-bin";
 
 // What comes of refusals. A pure state machine.

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "kernels/check.h"
+#include "services/model/memory_plan.h"
 
 namespace sluice {
 namespace {
@@ -35,14 +36,22 @@ std::string WhereItIs(const DeviceRoom& room) {
 
 }  // namespace
 
-absl::StatusOr<int> BlocksWithin(const KvDemand& demand) {
-  SLUICE_CHECK(demand.bytes_per_block >= 1);
-  if (demand.bytes < demand.bytes_per_block) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "kv_cache_bytes is ", demand.bytes, "; accepted for this model: ", demand.bytes_per_block,
-        ", a block of ", demand.block_size, " positions, or more"));
+absl::StatusOr<KvCounts> CountsWithin(const KvDemand& demand) {
+  SLUICE_CHECK(demand.bytes_per_block >= 1 && demand.num_state_slots >= 0);
+  const KvRoom room = DivideKvBytes(demand.bytes, demand.bytes_per_block, demand.bytes_per_slot,
+                                    static_cast<uint64_t>(demand.num_state_slots));
+  if (room.num_blocks > 0) {
+    return KvCounts{
+        .num_blocks = static_cast<int>(std::min(room.num_blocks, kMostBlocks)),
+        .num_state_slots = static_cast<int>(std::min(room.num_state_slots, kMostBlocks))};
   }
-  return static_cast<int>(std::min(demand.bytes / demand.bytes_per_block, kMostBlocks));
+  const uint64_t states = room.num_state_slots * demand.bytes_per_slot;
+  const std::string with_states =
+      states == 0 ? "" : absl::StrCat(" and ", room.num_state_slots, " slots for states");
+  return absl::InvalidArgumentError(
+      absl::StrCat("kv_cache_bytes is ", demand.bytes,
+                   "; accepted for this model: ", states + demand.bytes_per_block, ", a block of ",
+                   demand.block_size, " positions", with_states, ", or more"));
 }
 
 absl::StatusOr<int> BlocksOnDevice(const KvDemand& demand, const DeviceRoom& room) {
@@ -50,9 +59,9 @@ absl::StatusOr<int> BlocksOnDevice(const KvDemand& demand, const DeviceRoom& roo
   const uint64_t free = Less(room.memory.free_bytes, static_cast<uint64_t>(kReserve * total));
   const uint64_t fit = std::min(free / demand.bytes_per_block, kMostBlocks);
   if (demand.bytes > 0) {
-    const absl::StatusOr<int> asked = BlocksWithin(demand);
+    const absl::StatusOr<KvCounts> asked = CountsWithin(demand);
     if (!asked.ok()) return asked.status();
-    if (static_cast<uint64_t>(*asked) <= fit) return *asked;
+    if (static_cast<uint64_t>(asked->num_blocks) <= fit) return asked->num_blocks;
     return absl::ResourceExhaustedError(absl::StrCat("keys and values of ", Gibibytes(demand.bytes),
                                                      " do not fit: ", WhereItIs(room), "; ",
                                                      WhatWouldFit(fit, demand)));

@@ -13,10 +13,19 @@ struct KvDemand {
   uint64_t bytes = 0;  // asked for; 0: what the device has left of its share
   int block_size = 16;
   uint64_t bytes_per_block = 0;  // >= 1
+  // Of a slot for states of recurrent layers, and how many were asked for. 0: none, and as
+  // DivideKvBytes shares out the memory. On devices with memory of their own there are none.
+  uint64_t bytes_per_slot = 0;
+  int num_state_slots = 0;
 };
 
-// Blocks that `bytes` hold, 2^31 - 1 at most. INVALID_ARGUMENT where they hold none.
-absl::StatusOr<int> BlocksWithin(const KvDemand& demand);
+// What `bytes` hold: blocks, 2^31 - 1 at most, and slots for states. INVALID_ARGUMENT where they hold
+// not one block.
+struct KvCounts {
+  int num_blocks = 0;
+  int num_state_slots = 0;
+};
+absl::StatusOr<KvCounts> CountsWithin(const KvDemand& demand);
 
 struct DeviceRoom {
   DeviceMemory memory;  // once everything else is in it

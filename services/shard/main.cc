@@ -49,6 +49,12 @@ absl::StatusOr<sluice::ShardServerOptions> OptionsOf(const sluice::ProcessOption
   options.shard.kv_cache_bytes = static_cast<uint64_t>(kv_cache_mib) << 20;
   options.shard.device_share = values.Get<double>("device_share");
   options.shard.block_size = values.Get<int>("block_size");
+  const int state_slots = values.Get<int>("state_slots");
+  if (state_slots < 0 || state_slots == 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--state_slots is ", state_slots, "; accepted: 0, or 2 or more"));
+  }
+  options.shard.num_state_slots = state_slots;
   options.shard.max_step_rows = values.Get<int>("max_step_tokens");
   options.shard.step_timeout = values.Get<absl::Duration>("step_timeout");
   options.communicator_address = values.Get<std::string>("communicator_address");

@@ -2,6 +2,7 @@
 
 #include <grpcpp/client_context.h>
 
+#include <algorithm>
 #include <tuple>
 #include <utility>
 
@@ -142,12 +143,15 @@ void RendezvousTable::Forget(const Key& key, Waiter* waiter) {
 }
 
 RemoteRendezvousStore::RemoteRendezvousStore(const std::shared_ptr<grpc::Channel>& channel,
-                                             const WiringIdentity& wiring)
-    : stub_(v1::RendezvousService::NewStub(channel)), wiring_(wiring) {}
+                                             const WiringIdentity& wiring, Deadline deadline)
+    : stub_(v1::RendezvousService::NewStub(channel)), wiring_(wiring), deadline_(deadline) {}
 
 absl::Status RemoteRendezvousStore::Set(const std::string& key, std::string bytes) {
+  if (deadline_.HasPassed()) {
+    return absl::DeadlineExceededError(absl::StrCat("no time is left to set the key ", key));
+  }
   grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + kSetTimeout));
+  context.set_deadline(absl::ToChronoTime(absl::Now() + std::min(kSetTimeout, deadline_.Left())));
   v1::PutRendezvousRequest request;
   request.set_key(key);
   request.set_value(std::move(bytes));

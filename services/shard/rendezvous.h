@@ -64,11 +64,12 @@ class RendezvousTable {
   size_t num_waiters_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-// The table of a remote rank 0, which has to belong to the same wiring. Thread-safe.
+// The table of a remote rank 0, which has to belong to the same wiring. Nothing is set after `deadline`:
+// DEADLINE_EXCEEDED. Thread-safe.
 class RemoteRendezvousStore final : public RendezvousStore {
  public:
-  RemoteRendezvousStore(const std::shared_ptr<grpc::Channel>& channel,
-                        const WiringIdentity& wiring);
+  RemoteRendezvousStore(const std::shared_ptr<grpc::Channel>& channel, const WiringIdentity& wiring,
+                        Deadline deadline);
 
   absl::Status Set(const std::string& key, std::string bytes) override;
   absl::StatusOr<std::string> Get(const std::string& key, Deadline deadline,
@@ -77,6 +78,7 @@ class RemoteRendezvousStore final : public RendezvousStore {
  private:
   const std::unique_ptr<v1::RendezvousService::Stub> stub_;
   const WiringIdentity wiring_;
+  const Deadline deadline_;
 };
 
 }  // namespace sluice

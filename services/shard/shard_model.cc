@@ -36,7 +36,7 @@ absl::Status CheckOptions(const ShardModelOptions& options) {
   return status;
 }
 
-// Of the rank's layers with states; as many slots as blocks.
+// Of the rank's layers with states, without a number of slots.
 StatePoolSpec StateSpecOf(const ModelConfig& config, const ShardPlan& plan) {
   const RecurrentSpec* const recurrent = config.recurrent();
   if (recurrent == nullptr) return {};
@@ -54,9 +54,9 @@ uint64_t BytesPerSlot(const StatePoolSpec& spec) {
 
 // What blocks take of the budget. Those of a stage whose layers are MLPs alone take nothing, and there
 // are not more of them than books can be kept of.
-uint64_t BytesPerBlock(const KvLayout& layout, const StatePoolSpec& states) {
+uint64_t BytesPerBlock(const KvLayout& layout) {
   constexpr uint64_t kOfNone = 1024;
-  const uint64_t bytes = layout.bytes_per_block() + BytesPerSlot(states);
+  const uint64_t bytes = layout.bytes_per_block();
   return bytes == 0 ? kOfNone : bytes;
 }
 
@@ -103,20 +103,28 @@ absl::StatusOr<std::unique_ptr<ShardModel>> ShardModel::Load(const ModelConfig& 
   const KvLayout layout = KvLayoutOf(config, plan, options.block_size, options.kv_dtype);
   const KvDemand kv{.bytes = options.kv_cache_bytes,
                     .block_size = options.block_size,
-                    .bytes_per_block = BytesPerBlock(layout, StateSpecOf(config, plan))};
+                    .bytes_per_block = BytesPerBlock(layout),
+                    .bytes_per_slot = BytesPerSlot(StateSpecOf(config, plan)),
+                    .num_state_slots = options.num_state_slots};
   const bool device_memory = backend.memory().has_value();
   // How many a device has room for is known once everything else is in it.
-  const auto blocks = options.num_kv_blocks > 0 ? options.num_kv_blocks
-                      : device_memory           ? 1
-                                                : BlocksWithin(kv);
-  if (!blocks.ok()) return blocks.status();
+  absl::StatusOr<KvCounts> counts = KvCounts{.num_blocks = 1};
+  if (options.num_kv_blocks > 0) {
+    const bool has_states = StateSpecOf(config, plan).num_layers > 0;
+    counts = KvCounts{.num_blocks = options.num_kv_blocks,
+                      .num_state_slots = has_states ? options.num_kv_blocks : 0};
+  } else if (!device_memory) {
+    counts = CountsWithin(kv);
+  }
+  if (!counts.ok()) return counts.status();
   auto arena =
       StepArena::Create(ShapeOfStep(config, plan, options.max_step_rows, backend), backend);
   if (!arena.ok()) return arena.status();
   const StepLimits limits{.max_rows = options.max_step_rows,
                           .max_positions = config.max_positions,
                           .block_size = options.block_size,
-                          .num_blocks = *blocks};
+                          .num_blocks = counts->num_blocks,
+                          .num_state_slots = counts->num_state_slots};
   std::unique_ptr<ShardModel> model(
       new ShardModel(config, plan, limits, options, backend, *std::move(arena)));
   auto adapters = StepAdapters::Create(
@@ -197,7 +205,7 @@ absl::Status ShardModel::ReserveKv(const KvLayout& layout) {
   }
   StatePoolSpec states = StateSpecOf(config_, plan_);
   if (states.num_layers == 0) return absl::OkStatus();
-  states.num_slots = limits_.num_blocks;
+  states.num_slots = limits_.num_state_slots;
   auto state_pool = RecurrentOpsOf(backend_)->NewStatePool(states);
   if (state_pool.ok()) state_pool_ = *std::move(state_pool);
   return state_pool.status();
@@ -267,7 +275,15 @@ absl::Status ShardModel::CopyBlocks(absl::Span<const KvBlockCopy> copies) {
     return checked;
   }
   for (const auto& pool : kv_pools_) backend_.CopyBlocks(copies, *pool);
-  if (state_pool_ != nullptr) RecurrentOpsOf(backend_)->CopyStates(copies, *state_pool_);
+  return absl::OkStatus();
+}
+
+absl::Status ShardModel::CopyStates(absl::Span<const KvBlockCopy> copies) {
+  if (copies.empty() || state_pool_ == nullptr) return absl::OkStatus();
+  if (absl::Status checked = CheckStateCopies(copies, limits_.num_state_slots); !checked.ok()) {
+    return checked;
+  }
+  RecurrentOpsOf(backend_)->CopyStates(copies, *state_pool_);
   return absl::OkStatus();
 }
 
@@ -398,16 +414,18 @@ void ShardModel::PlaceSegments(absl::Span<const ShardSegment> segments) {
   }
 }
 
-// Without slots of their own, a block has that of its number.
 void ShardModel::PlaceStates(absl::Span<const ShardSegment> segments) {
   state_segments_.clear();
   for (size_t i = 0; i < segments.size(); ++i) {
     const ShardSegment& segment = segments[i];
     const auto first = std::max(segment.first_position - 1, 0) / StatePoolSpec::kRun;
+    const absl::Span<const int32_t> slots =
+        segment.state_slots.empty() ? segment.block_table.subspan(static_cast<size_t>(first))
+                                    : segment.state_slots;
     state_segments_.push_back({.first_row = segments_[i].first_row,
                                .num_rows = segment.num_positions,
                                .first_position = segment.first_position,
-                               .slots = segment.block_table.subspan(static_cast<size_t>(first))});
+                               .slots = slots});
   }
   RecurrentOpsOf(backend_)->BeginStates(state_segments_);
 }

@@ -52,6 +52,8 @@ struct ShardModelOptions {
   double device_share = 0.8;  // of such a device's memory, weights included; in (0, 1]
   // Positions, >= 1. Models with recurrent layers have blocks of StatePoolSpec::kRun, whatever it is.
   int block_size = 16;
+  // Slots for states of recurrent layers within kv_cache_bytes, >= 2; 0: as DivideKvBytes has it.
+  int num_state_slots = 0;
   int max_step_rows = 512;  // >= 1; activations are allocated for so many
   // Of any module of an adapter, at most; 0: there are no adapters, as on devices that compute none.
   int max_adapter_rank = 256;
@@ -91,6 +93,8 @@ class ShardModel {
   // Copies keys and values from block to block, in order; Backend::CopyBlocks. INVALID_ARGUMENT,
   // before anything is copied, where a block is outside the pool.
   absl::Status CopyBlocks(absl::Span<const KvBlockCopy> copies);
+  // The same of states, from slot to slot. Does nothing where no layer of the stage is recurrent.
+  absl::Status CopyStates(absl::Span<const KvBlockCopy> copies);
 
   // Runs the layers over a step: hidden [T, row_width()] F32 (ModelConfig), memory of the backend for
   // Backend::BucketRows(T) rows, the rows of the segments one after another, goes in as the
@@ -106,6 +110,7 @@ class ShardModel {
   absl::Status Forward(absl::Span<const ShardSegment> segments, MatrixView hidden);
 
   int num_kv_blocks() const { return limits_.num_blocks; }
+  int num_state_slots() const { return limits_.num_state_slots; }  // 0: no layer is recurrent
   int block_size() const { return limits_.block_size; }
   int max_step_rows() const { return static_cast<int>(limits_.max_rows); }
   DType kv_dtype() const { return kv_dtype_; }

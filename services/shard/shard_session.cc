@@ -94,14 +94,20 @@ absl::Status ShardSession::Forward(const v1::ShardExecute& plan) {
                          .num_positions = segment.num_positions(),
                          .block_table = tables_.TableOf(segment.sequence_id()),
                          .sequence_length = segment.sequence_length(),
-                         .adapter_slot = parts_.adapter_slot});
+                         .adapter_slot = parts_.adapter_slot,
+                         .state_slots = segment.state_slots()});
   }
   copies_.clear();
   for (const v1::BlockCopy& copy : plan.block_copies()) {
     copies_.push_back({.source = copy.source(), .destination = copy.destination()});
   }
+  state_copies_.clear();
+  for (const v1::StateCopy& copy : plan.state_copies()) {
+    state_copies_.push_back({.source = copy.source(), .destination = copy.destination()});
+  }
   const ProgressWatch::Work work(progress(), "step", port_.rows().rows());
   absl::Status status = parts_.model.CopyBlocks(copies_);
+  if (status.ok()) status = parts_.model.CopyStates(state_copies_);
   if (status.ok()) status = parts_.model.Forward(segments_, port_.rows().view());
   if (status.ok()) on_step_();
   return status;

@@ -78,6 +78,7 @@ class ShardSession final : public StageSession {
   BlockTables tables_;
   std::vector<ShardSegment> segments_;
   std::vector<KvBlockCopy> copies_;
+  std::vector<KvBlockCopy> state_copies_;
   SteadyTime last_reported_;
   std::stop_source joining_;
 

@@ -26,6 +26,11 @@ absl::Status ShardStage::CheckOpen(const v1::ShardOpen& open) const {
     return absl::FailedPreconditionError(absl::StrCat(
         open.num_kv_blocks(), " KV blocks; this shard has room for 1 to ", model_.num_kv_blocks()));
   }
+  const int slots = model_.num_state_slots();
+  if (slots > 0 && (open.num_state_slots() < 2 || open.num_state_slots() > slots)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        open.num_state_slots(), " slots for states; this shard has room for 2 to ", slots));
+  }
   return absl::OkStatus();
 }
 
@@ -60,7 +65,7 @@ absl::StatusOr<JoinRanks> ShardStage::JoinerFor(const v1::ShardOpen& open,
     }
     return [options = std::move(options), channel = *channel](Deadline deadline,
                                                               const std::stop_token& stop) {
-      RemoteRendezvousStore store(channel, options.wiring);
+      RemoteRendezvousStore store(channel, options.wiring, deadline);
       return JoinTcp(options, store, deadline, stop);
     };
   }
@@ -108,6 +113,7 @@ void ShardStage::Describe(v1::GetStageInfoResponse& info) const {
   shard.set_num_layers(static_cast<int32_t>(plan.layers.size()));
   shard.set_block_size(model_.block_size());
   shard.set_num_kv_blocks(model_.num_kv_blocks());
+  shard.set_num_state_slots(model_.num_state_slots());
   shard.set_kv_bytes(model_.kv_bytes());
   shard.set_backend(std::string(backend_.name()));
   shard.set_max_step_tokens(model_.max_step_rows());

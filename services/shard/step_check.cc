@@ -1,5 +1,6 @@
 #include "services/shard/step_check.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 
@@ -7,6 +8,26 @@
 
 namespace sluice {
 namespace {
+
+// Why the slots for states can't be used, or "" where they can.
+std::string ReasonAgainstSlots(const ShardSegment& segment, const StepLimits& limits) {
+  if (limits.num_state_slots == 0) return "";
+  // Where each block has a slot, of its number, none need be named.
+  if (segment.state_slots.empty() && limits.num_state_slots == limits.num_blocks) return "";
+  const int64_t first = std::max(segment.first_position - 1, 0) / limits.block_size;
+  const int64_t last =
+      (int64_t{segment.first_position} + segment.num_positions - 1) / limits.block_size;
+  if (static_cast<int64_t>(segment.state_slots.size()) < last - first + 1) {
+    return absl::StrCat("it has ", segment.state_slots.size(), " state_slots; its positions need ",
+                        last - first + 1);
+  }
+  for (const int32_t slot : segment.state_slots) {
+    if (slot < 0 || slot >= limits.num_state_slots) {
+      return absl::StrCat("state slot ", slot, " is outside a pool of ", limits.num_state_slots);
+    }
+  }
+  return "";
+}
 
 // Why the segment can't be computed, or "" where it can.
 std::string ReasonAgainst(const ShardSegment& segment, const StepLimits& limits) {
@@ -34,7 +55,18 @@ std::string ReasonAgainst(const ShardSegment& segment, const StepLimits& limits)
       return absl::StrCat("block ", block, " is outside a pool of ", limits.num_blocks);
     }
   }
-  return "";
+  return ReasonAgainstSlots(segment, limits);
+}
+
+absl::Status CheckCopiesIn(absl::Span<const KvBlockCopy> copies, int size, const char* what) {
+  for (size_t index = 0; index < copies.size(); ++index) {
+    for (const int32_t id : {copies[index].source, copies[index].destination}) {
+      if (id >= 0 && id < size) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(what, " copy ", index, ": ", what, " ", id, " is outside a pool of ", size));
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -60,14 +92,11 @@ absl::Status CheckStep(absl::Span<const ShardSegment> segments, int64_t rows,
 }
 
 absl::Status CheckCopies(absl::Span<const KvBlockCopy> copies, int num_blocks) {
-  for (size_t index = 0; index < copies.size(); ++index) {
-    for (const int32_t block : {copies[index].source, copies[index].destination}) {
-      if (block >= 0 && block < num_blocks) continue;
-      return absl::InvalidArgumentError(absl::StrCat("block copy ", index, ": block ", block,
-                                                     " is outside a pool of ", num_blocks));
-    }
-  }
-  return absl::OkStatus();
+  return CheckCopiesIn(copies, num_blocks, "block");
+}
+
+absl::Status CheckStateCopies(absl::Span<const KvBlockCopy> copies, int num_state_slots) {
+  return CheckCopiesIn(copies, num_state_slots, "state slot");
 }
 
 }  // namespace sluice

@@ -21,6 +21,8 @@ struct ShardSegment {
   // have been computed with a length that turns alike (RopeConfig::RopeLengthClass).
   int32_t sequence_length = 0;
   int32_t adapter_slot = -1;  // of the sequence's adapter; negative: it has none
+  // Of models with recurrent layers: StateSegment::slots.
+  absl::Span<const int32_t> state_slots;
 
   int32_t length() const {
     return sequence_length == 0 ? first_position + num_positions : sequence_length;
@@ -33,15 +35,17 @@ struct StepLimits {
   int64_t max_positions = 0;
   int block_size = 0;
   int num_blocks = 0;
+  int num_state_slots = 0;  // 0: no layer has states, and slots are not looked at
 };
 
 // INVALID_ARGUMENT naming the segment, the value and what is accepted, where a segment is empty or
-// goes past max_positions, a block table is too short or names a block outside the pool, or the
+// goes past max_positions, a block table or the slots are too few or name one outside the pool, or the
 // segments together don't have exactly `rows` rows, at most max_rows.
 absl::Status CheckStep(absl::Span<const ShardSegment> segments, int64_t rows,
                        const StepLimits& limits);
 
 // INVALID_ARGUMENT naming the copy and the block, where one is outside a pool of `num_blocks`.
 absl::Status CheckCopies(absl::Span<const KvBlockCopy> copies, int num_blocks);
+absl::Status CheckStateCopies(absl::Span<const KvBlockCopy> copies, int num_state_slots);
 
 }  // namespace sluice

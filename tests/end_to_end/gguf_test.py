@@ -150,7 +150,7 @@ class GgufTest(unittest.TestCase):
         self.assertEqual(score(whole), score(first))
         second = first.replace("-00001-", "-00002-")
         refused = subprocess.run([SLUICE, "score", "--model", second, "--token_ids", "1,2"], capture_output=True, text=True)
-        self.assertIn("is part 1, counted from 0, of 3; accepted: the first of a set", refused.stderr)
+        self.assertIn("is part 2 of 3; accepted: the first of a set", refused.stderr)
         os.remove(second)
         refused = subprocess.run([SLUICE, "score", "--model", first, "--token_ids", "1,2"], capture_output=True, text=True)
         self.assertNotEqual(refused.returncode, 0)

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "services/model/memory_plan.h"
+#include "services/model/model_config.h"
 #include "tests/end_to_end/started_pipeline.h"
 #include "tests/services/model/model_folder.h"
 #include "tests/services/model/random_model.h"
@@ -65,7 +67,7 @@ TEST_P(RecurrentBits, PrefixesThatAreFoundAgainChangeNone) {
   }
 }
 
-// All at once, in as many blocks as two of them need.
+// All at once, in as many blocks as two of them need, and as many slots for states.
 TEST_P(RecurrentBits, NeighboursAndPreemptionsChangeNone) {
   const StartedPipeline roomy = Start();
   std::vector<v1::GenerateRequest> requests;
@@ -73,9 +75,13 @@ TEST_P(RecurrentBits, NeighboursAndPreemptionsChangeNone) {
   requests[3].set_n(3);
   const auto status = roomy.client.GetStatus();
   ASSERT_TRUE(status.ok()) << status.status();
-  const uint64_t block_bytes = (uint64_t{512} << 20) / status->kv_cache().num_blocks();
   EXPECT_EQ(status->kv_cache().block_size(), 64);
-  const StartedPipeline tight = Start({.kv_cache_bytes = 12 * block_bytes + block_bytes / 2});
+  EXPECT_GT(status->kv_cache().num_states(), 10);
+  const ModelConfig config = LoadModelConfig(folder_.path()).value();
+  const uint64_t block_bytes = 64 * KvBytesPerPosition(config, DType::kF32);
+  const StartedPipeline tight =
+      Start({.kv_cache_bytes = 12 * block_bytes + block_bytes / 2 + 4 * StateSlotBytes(config),
+             .num_state_slots = 4});
   const std::vector<Generated> together = GenerateAtOnce(tight.client, requests);
   for (size_t i = 0; i < requests.size(); ++i) {
     SCOPED_TRACE(i);
@@ -84,6 +90,8 @@ TEST_P(RecurrentBits, NeighboursAndPreemptionsChangeNone) {
   const auto after = tight.client.GetStatus();
   ASSERT_TRUE(after.ok()) << after.status();
   EXPECT_EQ(after->kv_cache().num_blocks(), 12);
+  EXPECT_EQ(after->kv_cache().num_states(), 4);
+  EXPECT_EQ(after->kv_cache().num_used_states(), 0);
 }
 
 TEST_P(RecurrentBits, RanksAndStagesChangeNone) {

@@ -65,6 +65,7 @@ void SpoilInfo(uint8_t how, v1::GetStageInfoResponse& info) {
     case 1:
       return info.mutable_shard()->set_block_size(value);
     case 2:
+      if (how >= 128) return info.mutable_shard()->set_num_state_slots(value);
       return info.mutable_shard()->set_num_kv_blocks(value);
     case 3:
       return info.mutable_shard()->set_rank(value);

@@ -22,6 +22,11 @@ enum class PlantedBug {
   kLyingTail,        // a block that is being filled is offered with a token that it does not hold
   kLostRoot,         // a domain counts one holder too few
   kLeakedRoot,       // a domain counts one holder too many, and will never be let go
+  kLostPin,          // a state that a sequence needs counts one of them too few
+  kLeakedPin,        // and one too many: its slot will never be free again
+  kLostSlot,         // a free slot is in no list
+  kForgottenState,   // a sequence does not know that it needs a state
+  kSwappedStates,    // two blocks have each other's states
 };
 
 inline constexpr PlantedBug kPlantedBugs[] = {
@@ -29,6 +34,10 @@ inline constexpr PlantedBug kPlantedBugs[] = {
     PlantedBug::kFreedTwice,    PlantedBug::kLostBlock,       PlantedBug::kStolenBlock,
     PlantedBug::kStolenCached,  PlantedBug::kForgottenIdle,   PlantedBug::kMislabelled,
     PlantedBug::kLyingTail,     PlantedBug::kLostRoot,        PlantedBug::kLeakedRoot};
+// Of caches with slots for states.
+inline constexpr PlantedBug kPlantedStateBugs[] = {
+    PlantedBug::kLostPin, PlantedBug::kLeakedPin, PlantedBug::kLostSlot,
+    PlantedBug::kForgottenState, PlantedBug::kSwappedStates};
 
 class KvCacheSaboteur {
  public:
@@ -67,6 +76,22 @@ class KvCacheSaboteur {
         return HoldARoot(-1);
       case PlantedBug::kLeakedRoot:
         return HoldARoot(1);
+      case PlantedBug::kLostPin:
+        return With(WithStates(), [&](BlockId block) { --SlotOf(block).pins; });
+      case PlantedBug::kLeakedPin:
+        return With(WithStates(), [&](BlockId block) { ++SlotOf(block).pins; });
+      case PlantedBug::kLostSlot:
+        return With(cache_.states_.free_,
+                    [&](StateSlot slot) { std::erase(cache_.states_.free_, slot); });
+      case PlantedBug::kForgottenState:
+        return With(Holders(true),
+                    [&](SequenceId sequence) { cache_.tables_.at(sequence).states.pop_back(); });
+      case PlantedBug::kSwappedStates: {
+        const std::vector<BlockId> blocks = WithStates();
+        if (blocks.size() < 2) return false;
+        std::swap(cache_.states_.slot_of_[blocks[0]], cache_.states_.slot_of_[blocks[1]]);
+        return true;
+      }
     }
     return false;
   }
@@ -102,10 +127,10 @@ class KvCacheSaboteur {
   }
 
   // In an order that does not depend on that of hash maps, so that a seed can be had again.
-  std::vector<SequenceId> Holders() const {
+  std::vector<SequenceId> Holders(bool of_states = false) const {
     std::vector<SequenceId> holders;
     for (const auto& [sequence, table] : cache_.tables_) {
-      if (!table.blocks.empty()) holders.push_back(sequence);
+      if (of_states ? !table.states.empty() : !table.blocks.empty()) holders.push_back(sequence);
     }
     std::ranges::sort(holders);
     return holders;
@@ -114,6 +139,17 @@ class KvCacheSaboteur {
     std::vector<SequenceId> result = Holders();
     std::erase_if(result, [&](SequenceId id) { return cache_.tables_.at(id).tail.empty(); });
     return result;
+  }
+  StateSlots::Slot& SlotOf(BlockId block) const {
+    return cache_.states_.slots_[cache_.states_.Of(block)];
+  }
+  // Blocks whose states sequences need.
+  std::vector<BlockId> WithStates() const {
+    std::vector<BlockId> blocks = Used();
+    std::erase_if(blocks, [&](BlockId block) {
+      return !cache_.states_.Has(block) || cache_.states_.pins(block) == 0;
+    });
+    return blocks;
   }
   std::vector<BlockId> Known() const {
     std::vector<BlockId> known;

@@ -286,6 +286,8 @@ INSTANTIATE_TEST_SUITE_P(
         {"MoreBlocksThanBooksAreKeptOf", "shard-1-1",
          [](auto& i) { i.mutable_shard()->set_num_kv_blocks(2'000'000'000); },
          "it has 2000000000 blocks"},
+        {"OneState", "shard-1-0", [](auto& i) { i.mutable_shard()->set_num_state_slots(1); },
+         "it has 1 slots for states; accepted: 0, or 2 to 67108864"},
         {"BlocksOfNoSize", "shard-0-0", [](auto& i) { i.mutable_shard()->set_block_size(-4); },
          "its blocks hold -4 positions; accepted: 1 to 65536"},
         {"SmallerSteps", "shard-1-0", [](auto& i) { i.mutable_shard()->set_max_step_tokens(256); },

@@ -159,6 +159,18 @@ TEST(StepMessages, GiveShardsBlockCopiesInOrder) {
   EXPECT_EQ(execute.block_copies(1).destination(), 6);
 }
 
+TEST(StepMessages, GiveShardsTheSlotsOfStates) {
+  Step step = TwoSegments();
+  step.segments[1].state_slots = {3, 0};
+  step.state_copies = {{.source = 1, .destination = 3}};
+  const v1::ShardExecute execute = ShardMessageOf(step).execute().shard();
+  EXPECT_EQ(execute.segments(0).state_slots_size(), 0);
+  EXPECT_THAT(execute.segments(1).state_slots(), ElementsAre(3, 0));
+  ASSERT_EQ(execute.state_copies_size(), 1);
+  EXPECT_EQ(execute.state_copies(0).source(), 1);
+  EXPECT_EQ(execute.state_copies(0).destination(), 3);
+}
+
 TEST(StepMessages, GiveShardsSegmentsAndRowsOfTheWholeStep) {
   const v1::ShardExecute execute = ShardMessageOf(TwoSegments()).execute().shard();
   ASSERT_EQ(execute.segments_size(), 2);

@@ -7,6 +7,10 @@
 // position before; the "model" maps it to the next token. Output is therefore a function of the
 // sequence's tokens alone, as is demanded of the real one.
 // Where keys depend on the sequence's length, so does the hash that the chain begins with.
+//
+// With slots for states it also keeps those as recurrent layers do (kernels/recurrent_ops.h): a slot
+// has the hash before a block and those of the block's positions, and each position is computed from
+// its slot alone.
 #pragma once
 
 #include <algorithm>
@@ -56,10 +60,12 @@ inline std::vector<uint64_t> HashChain(const std::vector<TokenId>& tokens,
 
 class FakeReplica {
  public:
-  FakeReplica(int32_t num_blocks, int32_t block_size, RopeLengthClass rope_length_class)
+  FakeReplica(int32_t num_blocks, int32_t block_size, RopeLengthClass rope_length_class,
+              int32_t num_state_slots = 0)
       : block_size_(block_size),
         rope_length_class_(std::move(rope_length_class)),
-        memory_(static_cast<size_t>(num_blocks) * block_size, kEmpty) {}
+        memory_(static_cast<size_t>(num_blocks) * block_size, kEmpty),
+        states_(num_state_slots) {}
 
   // Sends a step to the replica. `chains` has, per segment, the hashes that its sequence's true
   // tokens give, at least up to the segment's last position.
@@ -83,6 +89,9 @@ class FakeReplica {
       for (const BlockCopy& copy : submitted.step.copies) {
         Copy(copy, submitted.spoiled);
       }
+      for (const StateCopy& copy : submitted.step.state_copies) {
+        states_.at(copy.destination) = submitted.spoiled ? State{} : states_.at(copy.source);
+      }
       std::vector<TokenId>& rows = results_[submitted.step.id];
       for (size_t i = 0; i < submitted.step.segments.size(); ++i) {
         const absl::Status status = ExecuteSegment(submitted, i, rows);
@@ -99,8 +108,9 @@ class FakeReplica {
   }
 
   // Everything in memory and under way is lost; it has so many blocks from now on.
-  void Lose(int32_t num_blocks) {
+  void Lose(int32_t num_blocks, int32_t num_state_slots = 0) {
     Drop();
+    states_.assign(num_state_slots, {});
     memory_.assign(static_cast<size_t>(num_blocks) * block_size_, kEmpty);
   }
 
@@ -113,6 +123,50 @@ class FakeReplica {
     std::vector<std::vector<uint64_t>> chains;
     bool spoiled = false;
   };
+
+  // What a slot holds for the positions of one block.
+  struct State {
+    uint64_t before = kGarbage;   // the hash at the position before the block
+    std::vector<uint64_t> since;  // those of its positions
+  };
+
+  State& StateOf(const Segment& segment, int32_t position) {
+    const int32_t first = std::max(segment.first_position - 1, 0) / block_size_;
+    return states_.at(segment.state_slots.at(position / block_size_ - first));
+  }
+
+  // Computes a position from the state. The chain has what that has to hold, unless drafts that may be
+  // wrong are part of it.
+  absl::Status Recur(const Submitted& submitted, size_t index, int32_t position, TokenId token) {
+    const Segment& segment = submitted.step.segments[index];
+    const std::vector<uint64_t>& chain = submitted.chains[index];
+    const int32_t row = position % block_size_;
+    if (row == 0) {
+      State next = {.before = ChainStart(rope_length_class_, segment.sequence_length),
+                    .since = std::vector<uint64_t>(block_size_, kEmpty)};
+      if (position > 0) {
+        const State& previous = StateOf(segment, position - 1);
+        next.before = previous.since.empty() ? kGarbage : previous.since.back();
+      }
+      StateOf(segment, position) = std::move(next);
+    }
+    State& state = StateOf(segment, position);
+    state.since.resize(block_size_, kEmpty);
+    state.since[row] = submitted.spoiled
+                           ? kGarbage
+                           : Extend(row == 0 ? state.before : state.since[row - 1], token);
+    const auto end = segment.first_position + std::ssize(segment.tokens) - segment.num_drafts;
+    if (submitted.spoiled || position >= end) return absl::OkStatus();
+    const int32_t begin = position - row;
+    const bool follows = begin == 0 || state.before == chain.at(begin - 1);
+    if (follows &&
+        std::equal(state.since.begin(), state.since.begin() + row + 1, chain.begin() + begin)) {
+      return absl::OkStatus();
+    }
+    return absl::InternalError(absl::StrCat("step ", submitted.step.id, ", sequence ",
+                                            segment.sequence, ": the state of position ", position,
+                                            " is another's or was never computed"));
+  }
 
   uint64_t& Slot(const Segment& segment, int32_t position) {
     const BlockId block = tables_.at(segment.sequence).at(position / block_size_);
@@ -156,6 +210,11 @@ class FakeReplica {
                                   : Slot(segment, position - 1);
       Slot(segment, position) =
           submitted.spoiled ? kGarbage : Extend(before, TokenOf(segment, offset));
+      if (states_.empty()) continue;
+      const TokenId token = submitted.spoiled ? 0 : TokenOf(segment, offset);
+      if (absl::Status status = Recur(submitted, index, position, token); !status.ok()) {
+        return status;
+      }
     }
     if (submitted.spoiled) return absl::OkStatus();
     // After the writes, so that a segment that overwrites its own past shows as well. What drafts
@@ -179,6 +238,7 @@ class FakeReplica {
   int32_t block_size_;
   RopeLengthClass rope_length_class_;
   std::vector<uint64_t> memory_;                       // by slot
+  std::vector<State> states_;                          // by slot for states
   std::map<SequenceId, std::vector<BlockId>> tables_;  // as the steps have told them
   std::deque<Submitted> queue_;
   std::map<StepId, std::vector<TokenId>> results_;

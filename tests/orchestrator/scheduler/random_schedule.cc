@@ -322,14 +322,16 @@ void RandomSchedule::Lose() {
     scheduler_.Reset();
   } else {
     kv_cache_.num_blocks = Pick(3, 24);
-    for (const SequenceId id : scheduler_.ResetWithBlocks(kv_cache_.num_blocks)) {
+    if (kv_cache_.num_state_slots > 0) kv_cache_.num_state_slots = Pick(2, 20);
+    for (const SequenceId id :
+         scheduler_.ResetWithBlocks(kv_cache_.num_blocks, kv_cache_.num_state_slots)) {
       const auto finished = scheduler_.Finish(id, FinishReason::kCancelled);
       ASSERT_TRUE(finished.ok()) << finished.status();
       Forget(*finished);
       ++coverage_.too_large;
     }
   }
-  replica_.Lose(kv_cache_.num_blocks);
+  replica_.Lose(kv_cache_.num_blocks, kv_cache_.num_state_slots);
   for (const InFlight& step : in_flight_) {
     const std::vector<TokenId> late(step.num_rows, 0);
     ASSERT_EQ(scheduler_.Commit(step.id, late).status().code(), absl::StatusCode::kNotFound);
@@ -359,6 +361,7 @@ void RandomSchedule::Drain() {
   }
   while (!in_flight_.empty()) ASSERT_NO_FATAL_FAILURE(CommitOldest());
   ASSERT_EQ(scheduler_.kv_cache().num_available_blocks(), kv_cache_.num_blocks);
+  ASSERT_EQ(scheduler_.kv_cache().num_available_states(), kv_cache_.num_state_slots);
   ASSERT_EQ(scheduler_.statistics().running_sequences, 0);
   ASSERT_EQ(scheduler_.statistics().waiting_sequences, 0);
   ASSERT_TRUE(scheduler_.CheckIntegrity().ok());

@@ -51,6 +51,10 @@ struct Coverage {
   int64_t choices = 0;        // made outside
   int64_t deferred = 0;       // sequences that sat out because a row had no token yet
   int64_t displaced = 0;      // sequences that had lost their blocks by then
+  // Of schedules with states: copies, and positions behind which a state was found or forked.
+  int64_t copied_states = 0;
+  int64_t found_by_state = 0;
+  int64_t forked_by_state = 0;
 };
 
 class RandomSchedule {
@@ -58,7 +62,9 @@ class RandomSchedule {
   RandomSchedule(uint32_t seed, Coverage& coverage)
       : random_(seed),
         coverage_(coverage),
-        kv_cache_{.num_blocks = Pick(3, 24), .block_size = Pick(1, 5)},
+        kv_cache_{.num_blocks = Pick(3, 24),
+                  .block_size = Pick(1, 5),
+                  .num_state_slots = Chance(50) ? Pick(2, 20) : 0},
         options_{.max_tokens_per_step = Pick(1, 24),
                  .max_sequences_per_step = Pick(1, 6),
                  .max_queued_sequences = Pick(2, 40),
@@ -69,7 +75,8 @@ class RandomSchedule {
                  .tenant_policies = [this] { return policies_; },
                  .drafts = Pick(0, 1) == 1 ? &drafts_ : nullptr},
         scheduler_(options_, kv_cache_),
-        replica_(kv_cache_.num_blocks, kv_cache_.block_size, options_.rope_length_class) {}
+        replica_(kv_cache_.num_blocks, kv_cache_.block_size, options_.rope_length_class,
+                 kv_cache_.num_state_slots) {}
 
   // Does so many operations, with the integrity checked after each.
   void Operate(int num_operations);

@@ -30,6 +30,7 @@ void RandomSchedule::CheckShape(const Step& step) {
   ASSERT_GT(step.id, last_step_);
   last_step_ = step.id;
   ASSERT_FALSE(step.segments.empty());
+  coverage_.copied_states += std::ssize(step.state_copies);
   ASSERT_LE(step.num_tokens(), options_.max_tokens_per_step);
   ASSERT_LE(std::ssize(step.segments), options_.max_sequences_per_step);
   std::map<uint64_t, int> busy;  // by serial, the steps in flight
@@ -51,6 +52,10 @@ void RandomSchedule::CheckShape(const Step& step) {
     coverage_.drafted += segment.num_drafts;
     ASSERT_LE(segment.sequence_length, std::ssize(client.endless));
     ASSERT_GE((segment.first_block + std::ssize(segment.blocks)) * kv_cache_.block_size, end);
+    if (kv_cache_.num_state_slots > 0) {
+      const int32_t first = std::max(segment.first_position - 1, 0) / kv_cache_.block_size;
+      ASSERT_EQ(std::ssize(segment.state_slots), (end - 1) / kv_cache_.block_size - first + 1);
+    }
     coverage_.chunks_ahead += num_steps > 0 && segment.tokens.size() > 1;
     if (segment.chosen_by.has_value()) {
       ASSERT_EQ(std::ssize(segment.tokens), 1);
@@ -105,6 +110,10 @@ void RandomSchedule::Forget(const FinishedSequence& finished) {
   coverage_.preemptions += finished.usage.preemptions;
   coverage_.shared_positions += finished.usage.shared_positions;
   coverage_.cached_positions += finished.usage.cached_positions;
+  if (kv_cache_.num_state_slots > 0) {
+    coverage_.found_by_state += finished.usage.cached_positions;
+    coverage_.forked_by_state += finished.usage.shared_positions;
+  }
   coverage_.copied_blocks += finished.usage.copied_blocks;
   coverage_.evicted_blocks += finished.usage.evicted_blocks;
   coverage_.accepted_drafts += finished.usage.accepted_drafts;

@@ -5,7 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include <iterator>
 #include <string>
+#include <vector>
 
 #include "tests/orchestrator/kv_cache/kv_cache_saboteur.h"
 
@@ -53,12 +55,17 @@ TEST(RandomSchedule, EverySequenceEndsWithTheTokensOfItsSoloRun) {
   went("choices", coverage.choices, 10'000);
   went("deferred", coverage.deferred, 10'000);
   went("displaced", coverage.displaced, 1'000);
+  went("copied_states", coverage.copied_states, 1'000);
+  went("found_by_state", coverage.found_by_state, 10'000);
+  went("forked_by_state", coverage.forked_by_state, 1'000);
 }
 
 // Each kind of bug, planted into the books of a scheduler at work, is found at once.
 TEST(RandomSchedule, PlantedBugsAreFound) {
   Coverage coverage;
-  for (const PlantedBug bug : kPlantedBugs) {
+  std::vector<PlantedBug> bugs(std::begin(kPlantedBugs), std::end(kPlantedBugs));
+  bugs.insert(bugs.end(), std::begin(kPlantedStateBugs), std::end(kPlantedStateBugs));
+  for (const PlantedBug bug : bugs) {
     int num_planted = 0;
     for (uint32_t seed = 1; seed <= 100; ++seed) {
       SCOPED_TRACE(::testing::Message() << "bug " << static_cast<int>(bug) << ", seed " << seed);

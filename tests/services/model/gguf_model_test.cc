@@ -327,12 +327,12 @@ TEST(GgufModel, RefusesSetsThatDoNotFit) {
   EXPECT_THAT(refusal(Part(0, 2, 3).Floats("t", {8}), Part(1, 2, 3).Floats("u", {8})),
               HasSubstr("says its set holds 3 tensors; its 2 parts hold 2"));
   EXPECT_THAT(refusal(Part(0, 2, 2).Floats("t", {8}), Part(0, 2, 2).Floats("u", {8})),
-              HasSubstr("says it is part 0, counted from 0, of 2; accepted: 1 of 2"));
+              HasSubstr("says it is part 1 of 2; accepted: 2 of 2"));
   const std::string alone = folder.Write("n-00001-of-00002.gguf", Part(0, 2, 2).Build());
   EXPECT_EQ(GgufModel::Open(alone).status().code(), absl::StatusCode::kNotFound);
   const std::string second = folder.Write("o-00002-of-00002.gguf", Part(1, 2, 2).Build());
   EXPECT_THAT(std::string(GgufModel::Open(second).status().message()),
-              HasSubstr("is part 1, counted from 0, of 2; accepted: the first of a set"));
+              HasSubstr("is part 2 of 2; accepted: the first of a set"));
 }
 
 TEST(GgufModel, IsNotQuantizedAgainIntoAFolder) {

@@ -93,7 +93,7 @@ TEST(MemoryPlanTest, LatentsAreKeptOnceForAllHeads) {
 }
 
 // Qwen3-Next: three layers in four have states, of 2 MiB and what 64 positions leave besides.
-TEST(MemoryPlanTest, StatesAreCountedByTheirShareOfABlock) {
+TEST(MemoryPlanTest, SlotsForStatesAreCountedBesideKeysAndValues) {
   ModelConfig config = Llama3(48, 2048, 5120, 16, 256);
   config.num_kv_heads = 2;
   for (int layer = 0; layer < 48; ++layer) {
@@ -102,12 +102,28 @@ TEST(MemoryPlanTest, StatesAreCountedByTheirShareOfABlock) {
         .num_heads = 32, .num_key_heads = 16, .key_dim = 128, .value_dim = 128, .conv_width = 4};
   }
   const uint64_t keys = 12u * 2 * 2 * 256 * 2;
-  const uint64_t state = (uint64_t{32} * 128 * 128 + 67 * 8192 + 64 * (2048 + 4096 + 32)) * 4 / 64;
-  EXPECT_EQ(KvBytesPerPosition(config, DType::kBF16), keys + 36 * state);
+  const uint64_t state = (uint64_t{32} * 128 * 128 + 67 * 8192 + 64 * (2048 + 4096 + 32)) * 4;
+  EXPECT_EQ(KvBytesPerPosition(config, DType::kBF16), keys);
+  EXPECT_EQ(StateSlotBytes(config), 36 * state);
   const ShardPlan half = *MakeShardPlan(config, {.num_ranks = 2});
-  EXPECT_EQ(KvBytesPerPosition(config, half, DType::kBF16), keys / 2 + 18 * state);
+  EXPECT_EQ(KvBytesPerPosition(config, half, DType::kBF16), keys / 2);
+  EXPECT_EQ(StateSlotBytes(config, half), 18 * state);
   const ShardPlan stage = *MakeShardPlan(config, {.num_stages = 2, .stage = 1});
-  EXPECT_EQ(KvBytesPerPosition(config, stage, DType::kBF16), keys / 2 + 18 * state);
+  EXPECT_EQ(KvBytesPerPosition(config, stage, DType::kBF16), keys / 2);
+  EXPECT_EQ(StateSlotBytes(config, stage), 18 * state);
+}
+
+TEST(MemoryPlanTest, MemoryIsSharedOutBetweenBlocksAndSlots) {
+  const auto expect = [](const KvRoom& room, uint64_t blocks, uint64_t slots) {
+    EXPECT_EQ(room.num_blocks, blocks);
+    EXPECT_EQ(room.num_state_slots, slots);
+  };
+  expect(DivideKvBytes(1000, 10, 0, 7), 100, 0);
+  expect(DivideKvBytes(1000, 10, 100, 0), 50, 5);  // half of it
+  expect(DivideKvBytes(1000, 10, 100, 3), 70, 3);  // as asked
+  expect(DivideKvBytes(1000, 10, 10, 0), 50, 50);  // no more slots than blocks
+  expect(DivideKvBytes(250, 10, 100, 0), 5, 2);    // no fewer than a sequence needs
+  expect(DivideKvBytes(200, 10, 100, 0), 0, 2);    // which may be too many
 }
 
 }  // namespace

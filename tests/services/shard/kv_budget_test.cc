@@ -17,10 +17,23 @@ constexpr uint64_t kBlock = uint64_t{2} * 32 * 16 * 8 * 128 * 4;
 
 KvDemand Asked(uint64_t bytes) { return {.bytes = bytes, .bytes_per_block = kBlock}; }
 
-TEST(BlocksWithin, AreWholeBlocks) {
-  EXPECT_EQ(BlocksWithin(Asked(3 * kBlock + 1)).value(), 3);
-  EXPECT_EQ(BlocksWithin(Asked(0)).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(BlocksWithin(Asked(kBlock - 1)).status().code(), absl::StatusCode::kInvalidArgument);
+TEST(CountsWithin, AreWholeBlocks) {
+  EXPECT_EQ(CountsWithin(Asked(3 * kBlock + 1))->num_blocks, 3);
+  EXPECT_EQ(CountsWithin(Asked(0)).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(CountsWithin(Asked(kBlock - 1)).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(CountsWithin, LeaveRoomForSlots) {
+  KvDemand demand{.bytes = 1000, .block_size = 64, .bytes_per_block = 10, .bytes_per_slot = 100};
+  EXPECT_EQ(CountsWithin(demand)->num_blocks, 50);
+  EXPECT_EQ(CountsWithin(demand)->num_state_slots, 5);
+  demand.num_state_slots = 9;
+  EXPECT_EQ(CountsWithin(demand)->num_blocks, 10);
+  EXPECT_EQ(CountsWithin(demand)->num_state_slots, 9);
+  demand.num_state_slots = 10;
+  EXPECT_EQ(CountsWithin(demand).status().message(),
+            "kv_cache_bytes is 1000; accepted for this model: 1010, a block of 64 positions and 10 "
+            "slots for states, or more");
 }
 
 TEST(BlocksOnDevice, AreThoseAskedForWhereTheyFit) {

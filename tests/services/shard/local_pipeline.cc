@@ -91,8 +91,11 @@ absl::Status LocalPipeline::LoadStage(const WeightSource& source, int stage) {
     const uint64_t block_size =
         config_.recurrent() != nullptr ? StatePoolSpec::kRun : options.block_size;
     const uint64_t block_bytes = KvBytesPerPosition(config_, *plan, options.kv_dtype) * block_size;
+    const uint64_t slot_bytes = StateSlotBytes(config_, *plan);
+    options.num_state_slots = options_.two_state_slots ? 2 : options_.num_blocks;
     // A block of a stage of MLPs alone counts as so many bytes.
-    options.kv_cache_bytes = (block_bytes == 0 ? 1024 : block_bytes) * options_.num_blocks;
+    options.kv_cache_bytes = (block_bytes == 0 ? 1024 : block_bytes) * options_.num_blocks +
+                             slot_bytes * options.num_state_slots;
     auto model = ShardModel::Load(config_, *plan, source, options, *self.backend);
     if (!model.ok()) return model.status();
     self.model = *std::move(model);
@@ -152,12 +155,18 @@ absl::StatusOr<std::vector<float>> LocalPipeline::Step(absl::Span<const Pipeline
     ids.insert(ids.end(), segment.ids.begin(), segment.ids.end());
     positions.resize(ids.size());
     std::iota(positions.end() - size, positions.end(), segment.first_position);
+    const int64_t first_run = std::max(segment.first_position - 1, 0) / StatePoolSpec::kRun;
+    absl::Span<const int32_t> state_slots = segment.state_slots;
+    if (state_slots.empty() && config_.recurrent() != nullptr) {
+      state_slots = absl::MakeConstSpan(segment.block_table).subspan(first_run);
+    }
     slots.resize(ids.size(), segment.adapter_slot);
     plan.push_back({.first_position = segment.first_position,
                     .num_positions = size,
                     .block_table = segment.block_table,
                     .sequence_length = segment.sequence_length,
-                    .adapter_slot = segment.adapter_slot});
+                    .adapter_slot = segment.adapter_slot,
+                    .state_slots = state_slots});
   }
   const auto rows = static_cast<int64_t>(ids.size());
   auto memory = backend_->Allocate(rows * config_.row_width() * sizeof(float));
@@ -210,6 +219,13 @@ absl::StatusOr<std::vector<float>> LocalPipeline::Feed(const std::vector<int32_t
     const int32_t size = std::min(total - begin, chunks[chunk % chunks.size()]);
     segment.ids.assign(ids.begin() + begin, ids.begin() + begin + size);
     segment.first_position = begin;
+    if (options_.two_state_slots) {
+      const int32_t first = std::max(begin - 1, 0) / StatePoolSpec::kRun;
+      const int32_t last = (begin + size - 1) / StatePoolSpec::kRun;
+      segment.state_slots.assign(last - first + 1, last == first ? slot_ : 1 - slot_);
+      segment.state_slots[0] = slot_;
+      slot_ = segment.state_slots.back();
+    }
     auto logits = Step({&segment, 1});
     if (!logits.ok()) return logits.status();
     all.insert(all.end(), logits->begin(), logits->end());

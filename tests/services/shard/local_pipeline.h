@@ -35,6 +35,9 @@ struct PipelineOptions {
   std::optional<InstructionSet> instructions;         // of the CPU backend
   int block_size = 16;
   int num_blocks = 64;
+  // Of models with recurrent layers: a sequence that is alone in its steps has two slots for states in
+  // place of one for each block, and goes on from one to the other.
+  bool two_state_slots = false;
   int max_step_rows = 512;
   int max_adapter_rank = 32;
 };
@@ -46,6 +49,8 @@ struct PipelineSegment {
   std::vector<int32_t> block_table;
   int32_t sequence_length = 0;  // as ShardSegment has it
   int32_t adapter_slot = -1;
+  std::vector<int32_t>
+      state_slots;  // likewise; empty: as many as there are blocks, of their numbers
 };
 
 class LocalPipeline {
@@ -106,6 +111,7 @@ class LocalPipeline {
   std::optional<EmbeddingTable> embedding_;
   std::optional<LmHead> head_;
   std::vector<Stage> stages_;
+  int32_t slot_ = 0;  // of the state that a sequence has come to, with two_state_slots
   std::optional<TensorPlaces> places_;  // of published files
   int adapter_slot_ = -1;
 };

@@ -416,6 +416,12 @@ TEST_F(OracleTest, ChunkingDoesNotChangeABit) {
       EXPECT_TRUE(SameBits(LogitsOf(*pipeline, model.ids, chunks), whole))
           << item << " trial " << trial << " of seed " << kSeed;
     }
+    if (pipeline->config().recurrent() == nullptr) continue;
+    // States need no more room than for the one to go on from and the one being written.
+    const auto with_two_slots = Load(model, {.two_state_slots = true});
+    for (const std::vector<int>& chunks : {std::vector{512}, {40, 1, 90}, {1}}) {
+      EXPECT_TRUE(SameBits(LogitsOf(*with_two_slots, model.ids, chunks), whole)) << item;
+    }
   }
 }
 

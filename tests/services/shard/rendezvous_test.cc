@@ -20,7 +20,7 @@ namespace {
 using ::testing::HasSubstr;
 using testing::TestWiring;
 
-const Deadline kLong = Deadline::After(absl::Minutes(1));
+const Deadline kLong = Deadline::After(absl::Hours(1));
 
 class TableService final : public v1::RendezvousService::CallbackService {
  public:
@@ -41,9 +41,10 @@ class TableService final : public v1::RendezvousService::CallbackService {
 
 class RendezvousTest : public ::testing::Test {
  protected:
-  std::unique_ptr<RemoteRendezvousStore> StoreOf(const WiringIdentity& wiring) {
+  std::unique_ptr<RemoteRendezvousStore> StoreOf(const WiringIdentity& wiring,
+                                                 Deadline deadline = Deadline::Never()) {
     return std::make_unique<RemoteRendezvousStore>(
-        server_->grpc_server()->InProcessChannel(grpc::ChannelArguments()), wiring);
+        server_->grpc_server()->InProcessChannel(grpc::ChannelArguments()), wiring, deadline);
   }
   // A call that waits for `key`, and what it got.
   struct Waiting {
@@ -73,6 +74,11 @@ TEST_F(RendezvousTest, GivesWhatWasSetToTheRanksOfTheWiring) {
   ASSERT_TRUE(StoreOf(TestWiring(3))->Set("ranks/1", "an address").ok());
   EXPECT_EQ(ResultOf(*waiting).value_or(""), "an address");
   EXPECT_TRUE(absl::IsAlreadyExists(StoreOf(TestWiring(3))->Set("ranks/1", "another")));
+}
+
+TEST_F(RendezvousTest, SetsNothingBeyondTheDeadline) {
+  const auto late = StoreOf(TestWiring(3), Deadline::After(absl::ZeroDuration()));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(late->Set("ranks/1", "an address")));
 }
 
 TEST_F(RendezvousTest, RefusesRanksOfAnotherWiringAndNamesWhatDiffers) {
@@ -151,7 +157,7 @@ TEST(RemoteRendezvousStoreTest, DoesNotBelieveATableOfAnotherWiring) {
   ForeignService service;
   const auto server = *Server::Start({.address = "inproc:it", .services = {&service}});
   RemoteRendezvousStore store(server->grpc_server()->InProcessChannel(grpc::ChannelArguments()),
-                              TestWiring(3));
+                              TestWiring(3), kLong);
   const absl::Status status = store.Get("ranks/0", kLong, {}).status();
   EXPECT_TRUE(absl::IsAborted(status)) << status;
   EXPECT_THAT(status.ToString(), HasSubstr("the wiring nonces differ"));

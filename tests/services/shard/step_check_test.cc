@@ -52,6 +52,24 @@ TEST(StepCheckTest, RefusesCopiesOutsideThePool) {
   expect_refused({0, -1}, "block copy 1: block -1 is outside a pool of 4");
 }
 
+TEST(StepCheckTest, RefusesSlotsForStatesThatAreMissingOrOutsideThePool) {
+  StepLimits limits = kLimits;
+  limits.num_state_slots = 2;
+  const auto message = [&](const std::vector<int32_t>& slots) {
+    const ShardSegment segment{.first_position = 16,
+                               .num_positions = 17,  // goes on from the first run, to the third
+                               .block_table = kTable,
+                               .state_slots = slots};
+    return std::string(CheckStep({&segment, 1}, 17, limits).message());
+  };
+  EXPECT_EQ(message({0, 1, 1}), "");
+  EXPECT_EQ(message({0, 1}), "segment 0: it has 2 state_slots; its positions need 3");
+  EXPECT_EQ(message({0, 1, 2}), "segment 0: state slot 2 is outside a pool of 2");
+  const std::vector<KvBlockCopy> copies = {{1, 2}};
+  EXPECT_EQ(CheckStateCopies(copies, 2).message(),
+            "state slot copy 0: state slot 2 is outside a pool of 2");
+}
+
 TEST(StepCheckTest, RefusesShortBlockTables) {
   ExpectRefused(
       {{0, 17, absl::MakeSpan(kTable).first(1)}}, 17,
