@@ -33,7 +33,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kLongestListing = size_t{32} << 20;
-constexpr int kAttemptsWhereThere = 2;  // at the listing
+constexpr int kAttemptsWhereThere = 2;                 // at the listing
 constexpr const char* kCommitFile = ".sluice-commit";  // in a folder that was pulled
 
 // Whether what follows "http://" names this machine, with or without a port and a path.

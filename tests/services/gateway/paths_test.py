@@ -84,11 +84,17 @@ class DescriptionTest(unittest.TestCase):
             body = dict.fromkeys(schema["properties"])
             self.assertNotIn("Unknown", call(served.address, "POST", path, body).text)
             full = {"messages": [{"role": "user", "content": "x"}], "prompt": "x", "input": "x", "max_tokens": 1,
+                    "query": "x", "documents": ["x"], "text_1": "x", "text_2": "x",
                     "max_output_tokens": 1, "tokens": [1], "input_file_id": new_file(), "endpoint": "/v1/completions"}
             body.update({name: value for name, value in full.items() if name in body})
             if path == "/tokenize":
                 body["messages"] = None
-            self.assertEqual(call(served.address, "POST", path, body).status, 200, path)
+            answer = call(served.address, "POST", path, body)
+            if operations["post"]["tags"] == ["Embeddings, reranking, classification"]:  # which storyteller does not make
+                self.assertEqual(answer.status, 400, path)
+                self.assertNotIn("Unknown", answer.text)
+            else:
+                self.assertEqual(answer.status, 200, path)
 
 
 class TextTest(unittest.TestCase):

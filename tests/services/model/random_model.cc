@@ -1,7 +1,9 @@
 #include "tests/services/model/random_model.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <random>
 
@@ -272,10 +274,19 @@ OwnedTensor RandomTensor(const TensorPlace& place, const ModelConfig& config, DT
           RandomElements(count, mean, deviation, dtype, random)};
 }
 
+constexpr absl::string_view kEncoders[] = {"bert", "roberta", "xlm-roberta", "distilbert",
+                                           "modernbert"};
+
+bool IsEncoder(const std::string& type) {
+  return std::find(std::begin(kEncoders), std::end(kEncoders), type) != std::end(kEncoders);
+}
+
 }  // namespace
 
 std::vector<std::string> ModelTypes() {
-  return json::parse("[" + KnownModelTypes() + "]").get<std::vector<std::string>>();
+  auto types = json::parse("[" + KnownModelTypes() + "]").get<std::vector<std::string>>();
+  std::erase_if(types, IsEncoder);
+  return types;
 }
 
 std::string RandomModelConfig(const RandomModelOptions& options) {

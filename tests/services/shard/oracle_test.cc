@@ -207,7 +207,8 @@ std::vector<std::string> Presets() {
   for (size_t i = 0; i < more.size(); i += TestsGpuOnHost() ? 2 : 1) presets.push_back(more[i]);
   if (TestsLatents()) {
     const auto& latent = kLatentPresets;
-    presets.insert(presets.end(), latent.begin(), TestsGpuOnHost() ? latent.begin() + 1 : latent.end());
+    presets.insert(presets.end(), latent.begin(),
+                   TestsGpuOnHost() ? latent.begin() + 1 : latent.end());
   }
   return presets;
 }
