@@ -28,12 +28,18 @@ absl::StatusOr<Caller> Admission::Told(absl::StatusOr<Caller> caller,
 }
 
 absl::Status Admission::Check(const grpc::ServerContextBase& context) const {
-  if (!asks_for_proof()) return absl::OkStatus();
+  if (!asks_for_proof()) {
+    if (guard_ != nullptr) guard_->OnCalled(context.peer());
+    return absl::OkStatus();
+  }
   return Told(authenticator_->Admit(context), context).status();
 }
 
 absl::StatusOr<std::string> Admission::TenantOf(const grpc::ServerContextBase& context) const {
-  if (!asks_for_proof()) return sluice::TenantOf(context);
+  if (!asks_for_proof()) {
+    if (guard_ != nullptr) guard_->OnCalled(context.peer());
+    return sluice::TenantOf(context);
+  }
   return NameOf(Told(authenticator_->Admit(context), context));
 }
 
@@ -43,6 +49,12 @@ absl::StatusOr<std::string> Admission::TenantOf(const grpc::ServerContextBase& s
   std::optional<absl::string_view> authorization;
   if (!start.authorization().empty()) authorization = start.authorization();
   return NameOf(Told(authenticator_->Admit(authorization, session), session));
+}
+
+void Admission::OnMessage(const std::string& peer, size_t bytes) const {
+  if (guard_ == nullptr) return;
+  if (!asks_for_proof()) guard_->OnAdmitted(peer);
+  guard_->OnMessage(peer, bytes);
 }
 
 }  // namespace sluice

@@ -35,6 +35,9 @@ class Admission {
   absl::StatusOr<std::string> TenantOf(const grpc::ServerContextBase& session,
                                        const v1::StartCall& start) const;
 
+  // A call's message has been read. Where nothing is to be proved, it is what admits a peer.
+  void OnMessage(const std::string& peer, size_t bytes) const;
+
  private:
   // Tells the guard what has become of a call over the connection of `context`.
   absl::StatusOr<Caller> Told(absl::StatusOr<Caller> caller,

@@ -51,7 +51,6 @@ GenerationService::GenerationService(ModelDescription model, Engine* engine,
       watch_(watch),
       tokenizer_address_(std::move(tokenizer_address)),
       tenants_(tenants),
-      guard_(guard),
       admission_(authenticator, guard),
       metrics_(metrics),
       tracer_(tracer),
@@ -85,10 +84,7 @@ void GenerationService::Serve(
 }
 
 void GenerationService::OnMessage(const std::string& peer, size_t bytes) const {
-  if (guard_ == nullptr) return;
-  // Where nothing is to be proved, whoever asks for something is admitted.
-  if (!admission_.asks_for_proof()) guard_->OnAdmitted(peer);
-  guard_->OnMessage(peer, bytes);
+  admission_.OnMessage(peer, bytes);
 }
 
 GenerationService::Reactor* GenerationService::Generate(grpc::CallbackServerContext* context) {

@@ -109,7 +109,6 @@ class GenerationService final : public v1::GenerationService::Service {
   TokenizerWatch* const watch_;
   const std::string tokenizer_address_;
   const TenantBook* const tenants_;
-  ConnectionGuard* const guard_;
   const Admission admission_;
   RequestMetrics* const metrics_;
   const RequestTracer* const tracer_;

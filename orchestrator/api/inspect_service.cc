@@ -23,10 +23,6 @@ InspectService::InspectService(ModelDescription model, const Parts& parts, Clien
 }
 
 InspectService::Reactor* InspectService::Inspect(grpc::CallbackServerContext* context) {
-  // Where nothing is to be proved whoever calls is admitted.
-  if (parts_.guard != nullptr && !admission_.asks_for_proof()) {
-    parts_.guard->OnAdmitted(context->peer());
-  }
   auto* const call = new UnaryCall(&errors_, "Inspect");
   const absl::StatusOr<std::string> tenant = admission_.TenantOf(*context);
   if (!tenant.ok()) {
@@ -41,7 +37,7 @@ InspectService::Reactor* InspectService::Inspect(grpc::CallbackServerContext* co
   call->ReadRequest([this, call, of_call,
                      peer = context->peer()](const absl::StatusOr<grpc::ByteBuffer>& bytes) {
     if (!bytes.ok()) return call->Answer<v1::InspectResponse>(bytes.status());
-    if (parts_.guard != nullptr) parts_.guard->OnMessage(peer, bytes->Length());
+    admission_.OnMessage(peer, bytes->Length());
     absl::StatusOr<v1::InspectRequest> request = ParseMessage<v1::InspectRequest>(*bytes);
     absl::Status status = request.status();
     if (status.ok()) status = CheckKnownFields(*request);

@@ -45,6 +45,12 @@ void ConnectionGuard::OnAdmitted(absl::string_view peer) {
   if (found != ids_.end()) table_.Admit(found->second);
 }
 
+void ConnectionGuard::OnCalled(absl::string_view peer) {
+  const absl::MutexLock lock(&mutex_);
+  const auto found = ids_.find(std::string(peer));
+  if (found != ids_.end()) table_.ExpectMessage(found->second);
+}
+
 void ConnectionGuard::OnRefused(absl::string_view peer, absl::string_view cause) {
   Report("call-refused", peer, cause);
 }

@@ -37,6 +37,8 @@ class ConnectionGuard {
 
   // A call of the peer has been admitted.
   void OnAdmitted(absl::string_view peer);
+  // A call that need not prove anything waits for its message.
+  void OnCalled(absl::string_view peer);
   // A call of the peer has been refused, as `cause` says: a text without anything of the peer's.
   void OnRefused(absl::string_view peer, absl::string_view cause);
   // A message of the peer has been read.

@@ -10,6 +10,7 @@ namespace {
 // of calls, each as far as HTTP/2's flow control lets it come before it is asked for. Of all such
 // connections of a host together: 15 bytes can make a stream, which holds 5 KB.
 constexpr double kEarlyBytes = 256 << 10;
+constexpr double kBytesOfAMessage = 128 << 10;  // more than the heads of many calls have
 constexpr double kEarlyBytesOfBadHost = 8 << 10;
 // How long a server under load may take to look at the first call of a client that begins with many,
 // and what is too much all the same.
@@ -223,6 +224,11 @@ void ConnectionTable::Admit(Id id) {
   CountEarlyStreams(found->second, found->second.level_at);
 }
 
+void ConnectionTable::ExpectMessage(Id id) {
+  const auto found = connections_.find(id);
+  if (found != connections_.end()) found->second.expects_message = true;
+}
+
 bool ConnectionTable::IsAdmitted(Id id) const {
   const auto found = connections_.find(id);
   return found != connections_.end() && found->second.admitted;
@@ -266,6 +272,7 @@ const char* ConnectionTable::OnReceived(Id id, uint64_t total_bytes, absl::Durat
   connection.level = LevelOf(connection, now);
   connection.handed_over = 0;
   connection.level_at = now;
+  if (connection.expects_message && connection.level > kBytesOfAMessage) Admit(id);
   if (connection.admitted) return nullptr;
   if (connection.reserved > 0 && connection.streams.started == 0) {
     const double most = static_cast<double>(connection.received) / kBytesOfAStream;

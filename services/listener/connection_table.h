@@ -1,6 +1,6 @@
 // The connections of a listener, what each has consumed, and which to close. Budgets limit what a
 // peer consumes before it is admitted: before one of its calls has presented the required token or
-// certificate or, where none is required, has sent its service a message.
+// certificate or, where none is required, has sent its service a message, or most of a large one.
 //
 // A connection is served only once its host has room for the streams that it may begin before it is
 // admitted; until then it waits, unread. So the processor time that a host takes has a bound, however
@@ -60,6 +60,8 @@ class ConnectionTable {
   // All do nothing for a connection that is not in the table.
   void Remove(Id id);
   void Admit(Id id);
+  // Where nothing is required, a service waits for a message: what comes now may be a large one.
+  void ExpectMessage(Id id);
   bool IsAdmitted(Id id) const;
   // It is closed for what it has taken: its host may connect less often for a while.
   void CountAbuse(Id id, absl::Duration now);
@@ -106,6 +108,7 @@ class ConnectionTable {
     TokenBucket failures;  // of streams, once admitted
     TokenBucket early_failures;
     bool admitted = false;
+    bool expects_message = false;
     absl::Duration served_since = absl::InfiniteDuration();
     double reserved = 0;       // of its host's
     double early_streams = 0;  // taken from its host's and from those of all

@@ -92,9 +92,11 @@ class ReflectionTest(unittest.TestCase):
             services = set(done.stdout.split())
             # Ranks of shards meet at rank 0, the sampler compiles constraints and sends the tokens it has chosen, gateways hold
             # their calls in sessions.
-            inner = {"orchestrator": {"sluice.v1.GenerationSessionService"}, "shard": {"sluice.v1.RendezvousService"},
+            inner = {"orchestrator": {"sluice.v1.GenerationSessionService", "sluice.v1.EmbedService",
+                                      "sluice.v1.InspectService"}, "shard": {"sluice.v1.RendezvousService"},
                      "sampler": {"sluice.v1.ConstraintService", "sluice.v1.ChosenTokensService"}}.get(name, set())
-            common = {"grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"}
+            common = {"grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection",
+                      "grpc.reflection.v1.ServerReflection"}
             self.assertEqual(services, {self.OWN[name]} | inner | common, name)
             methods = curl(address, "", None, "--list-methods")
             self.assertEqual(methods.returncode, 0, methods.stderr)

@@ -53,6 +53,7 @@ const std::map<std::string, Names>& FlagsOfCommands() {
     const Names model = OptionsOf(kRun);
     const Names server = {"endpoint", "connect_timeout", "tls_cert",   "tls_key", "tls_ca",
                           "tls",      "insecure",        "token_file", "api_key"};
+    const Names adapters = {"adapters", "adapter"};
     const Names score = {"text", "file", "lines",    "token_ids",
                          "top",  "json", "priority", "timeout"};
     const Names load = {"prompt_tokens", "max_tokens",   "concurrency",  "requests",
@@ -61,11 +62,17 @@ const std::map<std::string, Names>& FlagsOfCommands() {
                         "any_json",      "regex",        "grammar",      "choice",
                         "arrivals",      "fit"};
     return new std::map<std::string, Names>{
-        {"run", prompt + sampling + model},
+        {"run", prompt + sampling + model + adapters},
         {"up", OptionsOf(kUp)},
         {"generate", prompt + sampling + server},
         {"chat", Names{"system"} + sampling + model + server},
-        {"score", score + model + server},
+        {"score", score + model + adapters + server},
+        {"embed", Names{"text", "lines", "token_ids", "prompt_name", "dimensions",
+                        "truncate_tokens", "json", "priority", "timeout"} +
+                      model + server},
+        {"attention",
+         Names{"token_ids", "layer", "head", "rollout", "lens", "json", "svg", "timeout"} + model +
+             server},
         {"batch", Names{"out", "concurrency"} + model + server},
         {"bench", load + parameters + model + server},
         {"prefer", Names{"policy", "reference", "pairs", "beta", "json", "timeout"} +
@@ -138,11 +145,11 @@ TEST(CliTest, RefusesUnknownCommandsNamingWhatExists) {
     FakeEnvironment fake;
     EXPECT_EQ(fake.Run(arguments), 2);
     EXPECT_THAT(fake.out.str(), IsEmpty());
-    EXPECT_EQ(
-        fake.err.str(),
-        "sluice: unknown command \"serve\"; there are run, up, generate, chat, "
-        "chat-template, score, batch, prefer, tokenize, detokenize, pull, quantize, plan, bench, "
-        "simulate, status, top, token, health, help, version\n");
+    EXPECT_EQ(fake.err.str(),
+              "sluice: unknown command \"serve\"; there are run, up, generate, chat, "
+              "chat-template, score, attention, embed, batch, prefer, tokenize, detokenize, pull, "
+              "quantize, plan, bench, "
+              "simulate, status, top, token, health, help, version\n");
   }
 }
 

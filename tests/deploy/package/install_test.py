@@ -42,8 +42,8 @@ class InstallTest(unittest.TestCase):
         return done.stdout
 
     def test_everything_is_where_it_belongs(self):
-        # The demonstration's gateway can end processes, so it is a program of its own.
-        self.assertEqual(sorted(os.listdir(self.path("bin"))), sorted(PROGRAMS + ["sluice-gateway-demo"]))
+        # The demonstration's gateway can end processes, so it is a program of its own; the orchestrator starts the inspector.
+        self.assertEqual(sorted(os.listdir(self.path("bin"))), sorted(PROGRAMS + ["sluice-gateway-demo", "sluice-inspector"]))
         pages = os.listdir(self.path("share", "man", "man1"))
         for page in PROGRAMS + ["sluice-run", "sluice-up", "sluice-chat"]:
             self.assertIn(f"{page}.1.gz", pages)

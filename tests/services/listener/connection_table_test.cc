@@ -109,6 +109,22 @@ TEST_F(ConnectionTableTest, SendsLittleBeforeItIsAdmitted) {
 }
 
 // Its first call waits for a thread while the others arrive.
+TEST_F(ConnectionTableTest, ALargeFirstMessageAdmitsWhereNothingHasToBeProved) {
+  const Id id = Add("a");
+  table_.ExpectMessage(id);
+  EXPECT_EQ(Received(id, 100 << 10), nullptr);
+  EXPECT_FALSE(table_.IsAdmitted(id));
+  EXPECT_EQ(Received(id, 300 << 10), nullptr);
+  EXPECT_TRUE(table_.IsAdmitted(id));
+  now_ += absl::Seconds(10);
+  EXPECT_EQ(Received(id, 20 << 20), nullptr);  // all of the message has not come yet
+
+  const Id stranger = Add("b");  // no service expects anything of it
+  Received(stranger, 300 << 10);
+  now_ += absl::Seconds(1);
+  EXPECT_NE(Received(stranger, 5 << 20), nullptr);
+}
+
 TEST_F(ConnectionTableTest, ClientThatBeginsWithMuchIsNotTakenForAStranger) {
   const Id client = Add("a");
   EXPECT_EQ(Received(client, 2 << 20), nullptr);
