@@ -3,8 +3,8 @@
 //
 //   first token of a lone prompt of P tokens     request + step(P) + row + pairs
 //   time between tokens of C streams             step(C) + C rows + what they read
-//   the same of streams with long prompts        tells what reading costs
-//   a prompt of two whole steps                  tells what pairs cost
+//   the same of streams with long prompts        gives the cost of reading cached positions
+//   a prompt of two whole steps                  gives the cost of attention pairs
 #pragma once
 
 #include <cstdint>

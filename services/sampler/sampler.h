@@ -1,6 +1,5 @@
-// Chooses and scores tokens: hidden rows in, token ids and log-probabilities out; or makes texts'
-// embeddings of them. No services, no
-// protos; nothing is remembered from one call to the next.
+// Chooses and scores tokens: hidden rows in, token ids and log-probabilities out; or pools the rows
+// of texts into embeddings. No services, no protos; nothing is remembered from one call to the next.
 //
 // Driven by one thread at a time, as its backend is; the backend must outlive it. Every row is
 // computed and drawn for itself: its result does not depend on the other rows of the call.
