@@ -28,7 +28,9 @@ struct SilentProcess {
 class HealthWatch {
  public:
   // `addresses` by the processes' names. A process is silent that has not answered for so long;
-  // for twice as long after it was silent, and so on until it answers: the machine may be slow.
+  // for twice as long after it was silent, and so on until it answers: the machine may be slow. One
+  // that takes processor time meanwhile is waited for nine times as long: it may have tens of
+  // thousands of calls to answer first.
   HealthWatch(const std::map<std::string, std::string>& addresses, absl::Duration hang_timeout);
   HealthWatch(const HealthWatch&) = delete;
   HealthWatch& operator=(const HealthWatch&) = delete;

@@ -2,8 +2,11 @@
 
 #include <google/protobuf/descriptor.h>
 
+#include <limits>
+#include <memory>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "orchestrator/api/caller.h"
 #include "orchestrator/api/embed_call.h"
@@ -16,6 +19,7 @@
 #include "orchestrator/api/writer_stream.h"
 #include "services/common/call_deadline.h"
 #include "services/common/utf8_text.h"
+#include "services/messages/retry_info.h"
 
 namespace sluice {
 namespace {
@@ -29,6 +33,13 @@ absl::StatusOr<Request> ParseIf(const absl::Status& admitted, const grpc::ByteBu
                                 const MessageLimits& limits = {}) {
   if (!admitted.ok()) return admitted;
   return ParseMessage<Request>(bytes, limits);
+}
+
+absl::Status TooManyCalls(int most) {
+  return WithRetryDelay(
+      absl::ResourceExhaustedError(absl::StrCat(
+          "more than ", most, " calls of your host are under way; accepted: ", most)),
+      absl::Milliseconds(100));
 }
 
 template <class Response>
@@ -56,7 +67,11 @@ GenerationService::GenerationService(ModelDescription model, Engine* engine,
       tracer_(tracer),
       errors_(std::move(errors)),
       started_(absl::Now()),
-      prompts_(&model_, tokenizer, watch) {
+      prompts_(&model_, tokenizer, watch),
+      calls_(guard == nullptr ? std::numeric_limits<int>::max()
+                              : CallBudget::MostCalls(guard->limits())),
+      status_(MakeStatus(/*hides_locations=*/false)),
+      status_for_tenants_(MakeStatus(/*hides_locations=*/true)) {
   Serve("Generate", &GenerationService::Generate);
   Serve("Score", &GenerationService::Score);
   Serve("Tokenize", &GenerationService::Tokenize);
@@ -223,6 +238,12 @@ GenerationService::Reactor* GenerationService::ServeUnary(
     call->Answer<Request>(admitted);
     return call;
   }
+  std::shared_ptr<void> place = calls_.Take(context->peer());
+  if (place == nullptr) {
+    call->Answer<Request>(TooManyCalls(calls_.most()));
+    return call;
+  }
+  call->Hold(std::move(place));
   call->ReadRequest([this, call, limits, peer = context->peer(),
                      serve = std::move(serve)](const absl::StatusOr<grpc::ByteBuffer>& bytes) {
     if (!bytes.ok()) return call->Answer<Request>(bytes.status());
@@ -328,6 +349,14 @@ v1::GetStatusResponse GenerationService::DescribeStatus() const {
   return response;
 }
 
+std::function<grpc::ByteBuffer()> GenerationService::MakeStatus(bool hides_locations) const {
+  return [this, hides_locations] {
+    v1::GetStatusResponse status = DescribeStatus();
+    if (hides_locations) HideLocations(errors_, status);
+    return SerializeMessage(status);
+  };
+}
+
 absl::StatusOr<LedgerQuery> GenerationService::QueryOf(const grpc::CallbackServerContext& context,
                                                        const v1::GetStatusRequest& request) const {
   LedgerQuery query = {.all = request.include_requests(), .name = request.request_id()};
@@ -343,13 +372,14 @@ GenerationService::Reactor* GenerationService::GetStatus(grpc::CallbackServerCon
       context, kSmall, [this, context](const v1::GetStatusRequest& request, UnaryCall* call) {
         const absl::StatusOr<LedgerQuery> query = QueryOf(*context, request);
         if (!query.ok()) return call->Answer<v1::GetStatusResponse>(query.status());
-        v1::GetStatusResponse status = DescribeStatus();
         // Where the parts are is for operators.
         const bool hides = query->tenant.has_value();
-        if (hides) HideLocations(errors_, status);
         if (!query->all && query->name.empty()) {
-          return call->Answer<v1::GetStatusResponse>(std::move(status));
+          StatusSnapshot& snapshot = hides ? status_for_tenants_ : status_;
+          return call->AnswerBytes(snapshot.Get(SteadyTime::Now()));
         }
+        v1::GetStatusResponse status = DescribeStatus();
+        if (hides) HideLocations(errors_, status);
         engine_->Report(*query, [this, call, hides,
                                  status = std::move(status)](const LedgerReport& report) mutable {
           FillLedger(report, status);

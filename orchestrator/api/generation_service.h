@@ -13,10 +13,12 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "orchestrator/api/admission.h"
+#include "orchestrator/api/call_budget.h"
 #include "orchestrator/api/call_stream.h"
 #include "orchestrator/api/client_errors.h"
 #include "orchestrator/api/model_description.h"
 #include "orchestrator/api/prompt.h"
+#include "orchestrator/api/status_snapshot.h"
 #include "orchestrator/constraints/constraint_preparer.h"
 #include "orchestrator/engine/engine.h"
 #include "orchestrator/metrics/request_metrics.h"
@@ -98,6 +100,8 @@ class GenerationService final : public v1::GenerationService::Service {
                       std::string operation) const;
   v1::GetModelResponse DescribeModel() const;
   v1::GetStatusResponse DescribeStatus() const;
+  // The same as bytes; without locations where a tenant may not know them.
+  std::function<grpc::ByteBuffer()> MakeStatus(bool hides_locations) const;
   // Which requests the caller asks for and may be told of.
   absl::StatusOr<LedgerQuery> QueryOf(const grpc::CallbackServerContext& context,
                                       const v1::GetStatusRequest& request) const;
@@ -115,6 +119,8 @@ class GenerationService final : public v1::GenerationService::Service {
   const ClientErrors errors_;
   const absl::Time started_;
   const PromptResolver prompts_;
+  CallBudget calls_;
+  StatusSnapshot status_, status_for_tenants_;
 };
 
 }  // namespace sluice

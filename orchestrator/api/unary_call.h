@@ -5,6 +5,7 @@
 
 #include <grpcpp/support/byte_buffer.h>
 
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -33,6 +34,15 @@ class UnaryCall final : public RequestReactor {
     StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
   }
 
+  // The same with a response that has been serialized.
+  void AnswerBytes(grpc::ByteBuffer response) {
+    response_ = std::move(response);
+    StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
+  }
+
+  // Lives as long as the call.
+  void Hold(std::shared_ptr<void> place) { place_ = std::move(place); }
+
   // For work that is done for the caller.
   Cancellation* caller() { return &caller_; }
 
@@ -44,6 +54,7 @@ class UnaryCall final : public RequestReactor {
   const std::string method_;
   grpc::ByteBuffer response_;
   Cancellation caller_;
+  std::shared_ptr<void> place_;
 };
 
 }  // namespace sluice

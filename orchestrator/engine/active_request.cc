@@ -31,6 +31,14 @@ constexpr size_t kContextTokens = 8;
 
 constexpr size_t kMostEvents = 64;
 
+// Made in the place of the argument that it is passed as: one for every token.
+ChunkEvent ChunkOf(int index, TokenEvent token) {
+  ChunkEvent chunk;
+  chunk.sequence_index = index;
+  chunk.tokens.push_back(std::move(token));
+  return chunk;
+}
+
 }  // namespace
 
 ActiveRequest::ActiveRequest(RequestId id, EngineRequest request, std::vector<SequenceId> ids,
@@ -254,10 +262,7 @@ void ActiveRequest::OnToken(int index, TokenEvent token) {
   output.last_token = id;
   if (text_ == nullptr) {
     ++output.num_delivered;
-    ChunkEvent chunk;
-    chunk.sequence_index = index;
-    chunk.tokens.push_back(std::move(token));
-    return sink_->OnChunk(std::move(chunk));
+    return sink_->OnChunk(ChunkOf(index, std::move(token)));
   }
   output.pending.push_back(std::move(token));
   if (stop_tokens_.empty() || !stop_tokens_.contains(id)) text_->Append(ids_[index], {id});

@@ -130,7 +130,9 @@ class KvCache {
   // The slots for states that Reserve and ReserveStates take from those available so that a step
   // may compute positions [first, end); 0 of models without states. At most 2, less one for each
   // that the sequence holds.
-  int32_t StatesMissing(SequenceId sequence, int32_t first, int32_t end) const;
+  int32_t StatesMissing(SequenceId sequence, int32_t first, int32_t end) const {
+    return has_states() && first < end ? CountStatesMissing(sequence, first, end) : 0;
+  }
   // Gives a sequence the slots with which a step computes positions [first, end), and those of
   // snapshots in between that pay, as far as there are slots that no sequence lacks.
   // REQUIRES: Reserve(sequence, first, end) has succeeded; StatesMissing(...) <= num_available_states.
@@ -143,7 +145,10 @@ class KvCache {
 
   // How many of the first `num_positions` positions of `sequence` can be gone on from: all of models
   // without states; else those up to the end of the last block among them whose state it holds.
-  int32_t PositionsWithState(SequenceId sequence, int32_t num_positions) const;
+  int32_t PositionsWithState(SequenceId sequence, int32_t num_positions) const {
+    return has_states() && num_positions > 0 ? FindPositionsWithState(sequence, num_positions)
+                                             : num_positions;
+  }
 
   // Positions [0, tokens.size()) of `sequence` hold the keys and values of these tokens. The full
   // blocks among them become known, and where another block is known by the same tokens, the
@@ -262,11 +267,17 @@ class KvCache {
   int32_t TrimToState(Table& table, int32_t num_positions);
   static bool HoldsState(const Table& table, int32_t index);
   void HoldState(Table& table, int32_t index);
+  // Of models with states: for every sequence of a step, so that others do not even call them.
+  int32_t CountStatesMissing(SequenceId sequence, int32_t first, int32_t end) const;
+  int32_t FindPositionsWithState(SequenceId sequence, int32_t num_positions) const;
   // Whether a snapshot of the block spares computing many positions.
   bool Pays(const Table& table, int32_t index) const;
   void LetGoOfState(const Table& table, const HeldState& held, bool ends);
   void LetGoOfSpareStates(Table& table, int32_t first, int32_t end);
-  void LetGoOfStatesBefore(Table& table, int32_t num_positions);
+  void LetGoOfStatesBefore(Table& table, int32_t num_positions) {
+    if (table.states.size() > 1 && num_positions > 0) DropStatesBefore(table, num_positions);
+  }
+  void DropStatesBefore(Table& table, int32_t num_positions);
   void LetGoOfAllStates(const Table& table);
   std::optional<StateCopy> CopyState(Table& table, int32_t index, BlockId source,
                                      BlockId destination, bool is_read);

@@ -51,8 +51,7 @@ bool KvCache::Pays(const Table& table, int32_t index) const {
                       [this](BlockId block) { return states_.Has(block); });
 }
 
-int32_t KvCache::StatesMissing(SequenceId sequence, int32_t first, int32_t end) const {
-  if (!has_states() || first >= end) return 0;
+int32_t KvCache::CountStatesMissing(SequenceId sequence, int32_t first, int32_t end) const {
   const auto it = tables_.find(sequence);
   if (it == tables_.end()) return 1;
   const Table& table = it->second;
@@ -113,8 +112,7 @@ std::vector<StateSlot> KvCache::StatesOf(SequenceId sequence, int32_t first, int
   return slots;
 }
 
-int32_t KvCache::PositionsWithState(SequenceId sequence, int32_t num_positions) const {
-  if (!has_states() || num_positions == 0) return num_positions;
+int32_t KvCache::FindPositionsWithState(SequenceId sequence, int32_t num_positions) const {
   const std::vector<HeldState>& states = tables_.at(sequence).states;
   const int32_t last = BlockOf(num_positions - 1);
   for (auto held = states.rbegin(); held != states.rend(); ++held) {
@@ -132,8 +130,7 @@ void KvCache::LetGoOfState(const Table& table, const HeldState& held, bool ends)
   states_.UnpinToKeep(block, is_last ? SnapshotOrder::kLast : SnapshotOrder::kFirst);
 }
 
-void KvCache::LetGoOfStatesBefore(Table& table, int32_t num_positions) {
-  if (table.states.size() < 2 || num_positions == 0) return;
+void KvCache::DropStatesBefore(Table& table, int32_t num_positions) {
   const int32_t last = BlockOf(num_positions - 1);
   const auto needed = std::find_if(table.states.begin(), table.states.end(),
                                    [last](const HeldState& held) { return held.index >= last; });

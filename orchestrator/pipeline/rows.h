@@ -64,19 +64,20 @@ struct RankedToken {
   double perturbed = 0;  // where that was asked for
 };
 
+// What every step looks at comes first, in as few cache lines as it takes.
 struct RowResult {
   TokenId token = 0;
   float logprob = 0;
+  // It has no token yet: what the sampler needs for it is not ready.
+  bool deferred = false;
   std::vector<RankedToken> top;  // falling, by what was asked for
+  std::vector<TokenId> forced;   // tokens that must follow
+  std::vector<TokenId> likely;   // tokens that usually write the text that must follow
   // Why this row has no token (its logits were not finite, or all tokens are forbidden), else
   // empty.
   std::string error;
   absl::StatusCode error_code = absl::StatusCode::kInternal;
   std::vector<float> embedding;  // of the last row of a pooled text
-  std::vector<TokenId> forced;   // tokens that must follow
-  std::vector<TokenId> likely;   // tokens that usually write the text that must follow
-  // It has no token yet: what the sampler needs for it is not ready.
-  bool deferred = false;
   absl::Duration work;  // of the processor, that masks of its sequence took since its row before
 };
 

@@ -53,7 +53,9 @@ void SamplerPlans::AddRow(const RowRequest& row, v1::SamplerExecute& execute) {
   }
   message.set_processed_logprobs(row.processed_logprobs);
   message.set_perturbed(row.perturbed);
-  const auto [found, is_new] = sent_.try_emplace(row.sequence);
+  auto found = sent_.find(row.sequence);
+  const bool is_new = found == sent_.end();
+  if (is_new) found = sent_.try_emplace(row.sequence).first;
   Sent& sent = found->second;
   sent.last_message = num_messages_;
   if (is_new) {

@@ -27,13 +27,7 @@ void AddChosen(const ChosenBy& chosen, int32_t index, v1::EmbeddingExecute& exec
   run.set_count(1);
 }
 
-// Where a segment has tokens of type 1.
 void AddTypes(const Step& step, v1::EmbeddingExecute& execute) {
-  const auto has_types = [](const Segment& segment) {
-    return segment.second_type_from <
-           segment.first_position + static_cast<int32_t>(segment.tokens.size());
-  };
-  if (std::none_of(step.segments.begin(), step.segments.end(), has_types)) return;
   for (const Segment& segment : step.segments) {
     for (int32_t i = 0; i < static_cast<int32_t>(segment.tokens.size()); ++i) {
       execute.add_token_types(segment.first_position + i >= segment.second_type_from ? 1 : 0);
@@ -70,14 +64,16 @@ void SetEmbeddingMessage(uint64_t epoch, const Step& step, v1::StageRunRequest& 
   int32_t* const token_ids = execute.mutable_token_ids()->mutable_data();
   int32_t* const positions = execute.mutable_positions()->mutable_data();
   int32_t index = 0;
+  bool has_types = false;  // a token of type 1
   for (const Segment& segment : step.segments) {
     if (segment.chosen_by.has_value()) AddChosen(*segment.chosen_by, index, execute);
     const auto count = static_cast<int32_t>(segment.tokens.size());
     std::copy_n(segment.tokens.data(), count, token_ids + index);
     std::iota(positions + index, positions + index + count, segment.first_position);
+    has_types = has_types || segment.second_type_from < segment.first_position + count;
     index += count;
   }
-  AddTypes(step, execute);
+  if (has_types) AddTypes(step, execute);
 }
 
 void SetShardMessage(uint64_t epoch, const Step& step, v1::StageRunRequest& request) {
@@ -111,7 +107,8 @@ void SetShardMessage(uint64_t epoch, const Step& step, v1::StageRunRequest& requ
       message.mutable_blocks()->Add(segment.blocks.begin(), segment.blocks.end());
     }
     if (!segment.state_slots.empty()) {
-      message.mutable_state_slots()->Add(segment.state_slots.begin(), segment.state_slots.end());
+      message.mutable_states()->mutable_slots()->Add(segment.state_slots.begin(),
+                                                     segment.state_slots.end());
     }
     for (const Row& row : segment.rows) {
       execute.mutable_output_rows()->AddAlreadyReserved(first_row + row.offset);

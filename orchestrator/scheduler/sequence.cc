@@ -63,6 +63,13 @@ void SequenceState::AddRowsFor(int32_t first, int32_t num_positions, Rows& rows)
       rows.push_back({.offset = p - first, .kind = RowKind::kScore, .target = tokens[p + 1]});
     }
   }
+  if (spec.pooled != PooledRows::kNone) AddPooledRows(first, num_positions, rows);
+  if (end == length() && spec.max_new_tokens > 0) {
+    rows.push_back({.offset = end - 1 - first, .kind = RowKind::kSample});
+  }
+}
+
+void SequenceState::AddPooledRows(int32_t first, int32_t num_positions, Rows& rows) const {
   switch (spec.pooled) {
     case PooledRows::kNone:
       break;
@@ -70,7 +77,7 @@ void SequenceState::AddRowsFor(int32_t first, int32_t num_positions, Rows& rows)
       if (first == 0) rows.push_back({.offset = 0, .kind = RowKind::kPool});
       break;
     case PooledRows::kLast:
-      if (end == num_prompt())
+      if (first + num_positions == num_prompt())
         rows.push_back({.offset = num_positions - 1, .kind = RowKind::kPool});
       break;
     case PooledRows::kAll:
@@ -78,9 +85,6 @@ void SequenceState::AddRowsFor(int32_t first, int32_t num_positions, Rows& rows)
         rows.push_back({.offset = i, .kind = RowKind::kPool});
       }
       break;
-  }
-  if (end == length() && spec.max_new_tokens > 0) {
-    rows.push_back({.offset = end - 1 - first, .kind = RowKind::kSample});
   }
 }
 

@@ -58,6 +58,8 @@ struct SequenceState {
 
   // Appends the rows that positions [first, first + num_positions) owe.
   void AddRowsFor(int32_t first, int32_t num_positions, Rows& rows) const;
+  // Of them, those of an embedding.
+  void AddPooledRows(int32_t first, int32_t num_positions, Rows& rows) const;
 
   // The reason to end now, if there is one.
   std::optional<FinishReason> ReasonToEnd() const;

@@ -45,12 +45,16 @@ void HealthService::EndWatches() {
 grpc::ServerUnaryReactor* HealthService::Check(grpc::CallbackServerContext* context,
                                                const Request* request, Response* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  absl::MutexLock lock(&mutex_);
-  *response = StateOf(request->service());
-  reactor->Finish(response->status() == Response::SERVICE_UNKNOWN
-                      ? grpc::Status(grpc::StatusCode::NOT_FOUND, "no such service")
-                      : grpc::Status::OK);
+  reactor->Finish(Answer(*request, *response));
   return reactor;
+}
+
+grpc::Status HealthService::Answer(const Request& request, Response& response) const {
+  absl::MutexLock lock(&mutex_);
+  response = StateOf(request.service());
+  return response.status() == Response::SERVICE_UNKNOWN
+             ? grpc::Status(grpc::StatusCode::NOT_FOUND, "no such service")
+             : grpc::Status::OK;
 }
 
 grpc::ServerWriteReactor<HealthService::Response>* HealthService::Watch(
@@ -65,6 +69,16 @@ grpc::ServerWriteReactor<HealthService::Response>* HealthService::Watch(
   watching_.emplace(request->service(), writer);
   writer->Send(StateOf(request->service()));
   return writer.get();
+}
+
+grpc::Status ProbeService::Check(grpc::ServerContext*, const HealthService::Request* request,
+                                 HealthService::Response* response) {
+  return health_.Answer(*request, *response);
+}
+
+grpc::ServerWriteReactor<HealthService::Response>* ProbeService::Watch(
+    grpc::CallbackServerContext* context, const HealthService::Request* request) {
+  return health_.Watch(context, request);
 }
 
 }  // namespace sluice

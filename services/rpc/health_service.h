@@ -23,10 +23,13 @@ class HealthService final : public grpc::health::v1::Health::CallbackService {
   // What is answered of `name` from now on, and told to those that watch it.
   void Set(const std::string& name, bool serving);
 
+  // What is answered of the service that is asked about: NOT_FOUND for a name that was never set.
+  grpc::Status Answer(const Request& request, Response& response) const;
+
   // Ends the calls that watch, so that no shutdown waits for them: UNAVAILABLE.
   void EndWatches();
 
-  // NOT_FOUND for a name that was never set.
+  // Answer().
   grpc::ServerUnaryReactor* Check(grpc::CallbackServerContext* context, const Request* request,
                                   Response* response) override;
   // SERVICE_UNKNOWN until the name is set.
@@ -43,6 +46,24 @@ class HealthService final : public grpc::health::v1::Health::CallbackService {
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   std::map<std::string, bool> serving_ ABSL_GUARDED_BY(mutex_);
   std::multimap<std::string, std::weak_ptr<Writer>> watching_ ABSL_GUARDED_BY(mutex_);
+};
+
+// The same where probes come (Server::ServeHealthOn): Check is answered on threads of its own. The
+// threads that serve calls, two for all servers of a process in gRPC 1.51, may have tens of thousands
+// of them to begin, and a supervisor that waits behind these takes the process for dead.
+class ProbeService final
+    : public grpc::health::v1::Health::WithCallbackMethod_Watch<grpc::health::v1::Health::Service> {
+ public:
+  // Borrows what knows the answers.
+  explicit ProbeService(HealthService* health) : health_(*health) {}
+
+  grpc::Status Check(grpc::ServerContext* context, const HealthService::Request* request,
+                     HealthService::Response* response) override;
+  grpc::ServerWriteReactor<HealthService::Response>* Watch(
+      grpc::CallbackServerContext* context, const HealthService::Request* request) override;
+
+ private:
+  HealthService& health_;
 };
 
 }  // namespace sluice

@@ -110,6 +110,16 @@ void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
   builder.SetResourceQuota(quota);
 }
 
+// Of probes, which are answered at once.
+void SetProbeThreads(grpc::ServerBuilder& builder) {
+  grpc::ResourceQuota quota("probes");
+  quota.SetMaxThreads(MostThreads());
+  builder.SetResourceQuota(quota);
+  builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
+  builder.SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);
+  builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 2);
+}
+
 // A peer whose host vanished, or whose process hangs, is found and its calls end.
 void SetKeepalive(absl::Duration keepalive, grpc::ServerBuilder& builder) {
   const int keepalive_ms = static_cast<int>(absl::ToInt64Milliseconds(keepalive));
@@ -242,7 +252,9 @@ absl::Status Server::ServeHealthOn(const std::vector<std::string>& addresses) {
     absl::MutexLock lock(&health_mutex_);
     probe_health_ = std::make_unique<HealthService>();
     TellHealth();
-    builder.RegisterService(probe_health_.get());
+    probe_service_ = std::make_unique<ProbeService>(probe_health_.get());
+    builder.RegisterService(probe_service_.get());
+    SetProbeThreads(builder);
     health_server_ = builder.BuildAndStart();
     if (health_server_ == nullptr) {
       return absl::UnavailableError(

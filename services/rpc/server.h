@@ -22,6 +22,7 @@ namespace sluice {
 class Acceptor;
 class ConnectionGuard;
 class HealthService;
+class ProbeService;
 
 struct ServerOptions {
   // "127.0.0.1:0" picks a free port. "inproc:NAME" listens nowhere and is reached through a Dialer.
@@ -116,6 +117,7 @@ class Server {
   const std::unique_ptr<grpc::Server> server_;
   mutable absl::Mutex health_mutex_;
   std::unique_ptr<HealthService> probe_health_ ABSL_GUARDED_BY(health_mutex_);  // of health_server_
+  std::unique_ptr<ProbeService> probe_service_ ABSL_GUARDED_BY(health_mutex_);  // likewise
   std::unique_ptr<grpc::Server> health_server_ ABSL_GUARDED_BY(health_mutex_);  // may be null
   bool serving_ ABSL_GUARDED_BY(health_mutex_) = false;
   bool holding_ ABSL_GUARDED_BY(health_mutex_) = false;

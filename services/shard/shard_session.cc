@@ -95,7 +95,7 @@ absl::Status ShardSession::Forward(const v1::ShardExecute& plan) {
                          .block_table = tables_.TableOf(segment.sequence_id()),
                          .sequence_length = segment.sequence_length(),
                          .adapter_slot = parts_.adapter_slot,
-                         .state_slots = segment.state_slots()});
+                         .state_slots = segment.states().slots()});
   }
   copies_.clear();
   for (const v1::BlockCopy& copy : plan.block_copies()) {

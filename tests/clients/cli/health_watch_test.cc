@@ -6,9 +6,12 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <string>
+#include <vector>
 
 #include "tests/clients/cli/fake_pipeline.h"
 #include "tests/services/model/model_folder.h"
@@ -72,6 +75,43 @@ TEST(HealthWatchTest, NobodyIsSilentBeforeItIsStarted) {
   for (int i = 0; i < 2; ++i) {
     for (const SilentProcess& silent : Next(watch, /*wait=*/true)) EXPECT_EQ(silent.pid, 2);
   }
+}
+
+// A process of its own that does nothing, or nothing but compute.
+class Child {
+ public:
+  explicit Child(bool computes) : pid_(fork()) {
+    if (pid_ != 0) return;
+    for (volatile int i = 0;; ++i) {
+      if (!computes) pause();
+    }
+  }
+  ~Child() {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  pid_t pid() const { return pid_; }
+
+ private:
+  const pid_t pid_;
+};
+
+TEST(HealthWatchTest, OneThatComputesIsWaitedForLonger) {
+  const TempFolder folder;
+  const Stopped stopped(folder.PathOf("stopped"));
+  const Stopped busy(folder.PathOf("busy"));
+  const Child idles(/*computes=*/false), computes(/*computes=*/true);
+  HealthWatch watch({{"stopped", "unix:" + folder.PathOf("stopped")},
+                     {"busy", "unix:" + folder.PathOf("busy")}},
+                    8 * kHangTimeout);
+  watch.Started("stopped", idles.pid());
+  watch.Started("busy", computes.pid());
+  std::vector<std::string> names;
+  while (names.empty() || names.back() != "busy") {
+    for (const SilentProcess& silent : Next(watch, /*wait=*/true)) names.push_back(silent.name);
+  }
+  // It is waited for in the end no more; the other has been named for that long.
+  EXPECT_GE(names.size(), 3u);
 }
 
 }  // namespace

@@ -164,8 +164,8 @@ TEST(StepMessages, GiveShardsTheSlotsOfStates) {
   step.segments[1].state_slots = {3, 0};
   step.state_copies = {{.source = 1, .destination = 3}};
   const v1::ShardExecute execute = ShardMessageOf(step).execute().shard();
-  EXPECT_EQ(execute.segments(0).state_slots_size(), 0);
-  EXPECT_THAT(execute.segments(1).state_slots(), ElementsAre(3, 0));
+  EXPECT_FALSE(execute.segments(0).has_states());
+  EXPECT_THAT(execute.segments(1).states().slots(), ElementsAre(3, 0));
   ASSERT_EQ(execute.state_copies_size(), 1);
   EXPECT_EQ(execute.state_copies(0).source(), 1);
   EXPECT_EQ(execute.state_copies(0).destination(), 3);

@@ -7,6 +7,8 @@
 #include <grpcpp/server_builder.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <thread>
@@ -139,6 +141,63 @@ TEST(ServerHealth, AServerAcceptsCallsWhileItServesOrHoldsThem) {
   (*server)->StopServing();
   EXPECT_FALSE(is_serving("accepts"));
   EXPECT_TRUE(is_serving("live"));
+}
+
+// Holds the thread of each call.
+class HoldingService final : public Health::CallbackService {
+ public:
+  grpc::ServerUnaryReactor* Check(grpc::CallbackServerContext* context,
+                                  const grpc::health::v1::HealthCheckRequest*,
+                                  HealthCheckResponse*) override {
+    ++num_held;
+    let_go.WaitForNotification();
+    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+    reactor->Finish(grpc::Status::OK);
+    return reactor;
+  }
+
+  std::atomic<int> num_held = 0;
+  absl::Notification let_go;
+};
+
+// As when tens of thousands of calls wait to be begun: a supervisor must not take that for a hang.
+TEST(ServerHealth, ProbesAreAnsweredWhileEveryThreadForCallsIsTaken) {
+  const std::string probes = "unix:" + ::testing::TempDir() + "probes_test.sock";
+  const auto server = Server::Start({.address = "inproc:probes", .services = {}});
+  ASSERT_TRUE(server.ok()) << server.status();
+  ASSERT_TRUE((*server)->ServeHealthOn({probes}).ok());
+  const std::string busy = "unix:" + ::testing::TempDir() + "busy_test.sock";
+  HoldingService service;
+  grpc::ServerBuilder builder;
+  builder.RegisterService(&service);
+  builder.AddListeningPort(busy, grpc::InsecureServerCredentials());
+  const std::unique_ptr<grpc::Server> holding = builder.BuildAndStart();
+  constexpr int kCalls = 64;  // of at most 16 threads
+  std::vector<std::thread> callers;
+  for (int i = 0; i < kCalls; ++i) {
+    callers.emplace_back([&busy] {
+      const auto stub =
+          Health::NewStub(grpc::CreateChannel(busy, grpc::InsecureChannelCredentials()));
+      grpc::ClientContext context;
+      context.set_wait_for_ready(true);
+      HealthCheckResponse response;
+      EXPECT_TRUE(stub->Check(&context, {}, &response).ok());
+    });
+  }
+  while (service.num_held == 0) std::this_thread::yield();
+  const auto stub =
+      Health::NewStub(grpc::CreateChannel(probes, grpc::InsecureChannelCredentials()));
+  for (int i = 0; i < 20; ++i) {
+    grpc::ClientContext context;
+    context.set_wait_for_ready(true);
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+    HealthCheckResponse response;
+    EXPECT_TRUE(stub->Check(&context, {}, &response).ok());
+    EXPECT_EQ(response.status(), HealthCheckResponse::NOT_SERVING);
+  }
+  EXPECT_LT(service.num_held, kCalls);
+  service.let_go.Notify();
+  for (std::thread& caller : callers) caller.join();
 }
 
 }  // namespace
