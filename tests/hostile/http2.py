@@ -339,7 +339,7 @@ ATTACKS = {
     "unfinished_messages": unfinished_messages,
     "wrong_tokens": wrong_tokens,
     "status_calls": served_calls(STATUS),
-    "status_calls_at_once": served_calls(STATUS, at_once=2000),
+    "status_calls_at_once": served_calls(STATUS, at_once=500),
     "list_calls": served_calls(STATUS, b"\x08\x01"),  # with all requests
     "tokenize_calls": served_calls(TOKENIZE, b"\x0a\x05a b c"),
     "names_that_are_no_text": names_that_are_no_text,
