@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/fp4.h"
 #include "services/model/published/fp4.h"
 
 namespace sluice {
