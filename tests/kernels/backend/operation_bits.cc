@@ -262,7 +262,7 @@ void Recurrence(Backend& backend, bool has_correction, Hash& hash) {
                            .key_dim = 16,
                            .value_dim = 24,
                            .conv_width = 4};
-  RecurrentOps& ops = *RecurrentOpsOf(backend);
+  RecurrentOps& ops = *backend.recurrence();
   const auto pool = ops.NewStatePool(spec);
   ASSERT_TRUE(pool.ok()) << pool.status();
   Floats floats(11);
@@ -332,7 +332,7 @@ std::map<std::string, std::string> BitsOf(Backend& backend) {
       };
     }
   }
-  if (RecurrentOpsOf(backend) != nullptr) {
+  if (backend.recurrence() != nullptr) {
     operations["recurrence_delta"] = [](Backend& b, Hash& hash) { Recurrence(b, true, hash); };
     operations["recurrence_state_space"] = [](Backend& b, Hash& hash) {
       Recurrence(b, false, hash);
