@@ -1,5 +1,6 @@
 #include "tests/kernels/expert_benchmark.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -23,10 +24,10 @@ constexpr size_t kDrawnRows = 61;  // of which all matrices are made: drawing th
 ExpertMatrices PackExperts(Backend& backend, int num_experts, const PackSpec& spec) {
   Random random(1);
   const HostMatrix drawn = RandomMatrix(random, kDrawnRows, spec.num_inputs);
-  const size_t row_bytes = RowBytes(spec.format, spec.num_inputs);
+  const size_t row_bytes = RowBytes(spec.format.weights, spec.num_inputs);
   std::vector<std::byte> encoded(kDrawnRows * row_bytes);
   for (size_t row = 0; row < kDrawnRows; ++row) {
-    EncodeRow(spec.format,
+    EncodeRow(spec.format.weights,
               absl::MakeSpan(drawn.values).subspan(row * spec.num_inputs, spec.num_inputs),
               absl::MakeSpan(encoded).subspan(row * row_bytes, row_bytes));
   }
