@@ -1,7 +1,6 @@
 #include "clients/cli/health_watch.h"
 
 #include <grpcpp/create_channel.h>
-
 #include <unistd.h>
 
 #include <fstream>

@@ -101,9 +101,9 @@ TEST(HealthWatchTest, OneThatComputesIsWaitedForLonger) {
   const Stopped stopped(folder.PathOf("stopped"));
   const Stopped busy(folder.PathOf("busy"));
   const Child idles(/*computes=*/false), computes(/*computes=*/true);
-  HealthWatch watch({{"stopped", "unix:" + folder.PathOf("stopped")},
-                     {"busy", "unix:" + folder.PathOf("busy")}},
-                    8 * kHangTimeout);
+  HealthWatch watch(
+      {{"stopped", "unix:" + folder.PathOf("stopped")}, {"busy", "unix:" + folder.PathOf("busy")}},
+      8 * kHangTimeout);
   watch.Started("stopped", idles.pid());
   watch.Started("busy", computes.pid());
   std::vector<std::string> names;
