@@ -141,6 +141,7 @@ void ScoreBatch::Submit(size_t index) {
   request.tenant = context_.tenant;
   if (index == 0) request.work = meter_->total();
   request.cache_salt = context_.cache_domain;
+  request.adapter = context_.adapter;
   request.trace_id = context_.trace.trace_id;
   if (context_.trace.span != nullptr) {
     request.span = std::make_shared<Span>(ChildOf(*context_.trace.span, "text", {}, {}));

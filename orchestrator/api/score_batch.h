@@ -36,6 +36,7 @@ class ScoreBatch : public std::enable_shared_from_this<ScoreBatch> {
     std::string tenant;
     WorkOwner owner;           // the same, with its weight
     std::string cache_domain;  // TenantBook::CacheDomain
+    std::string adapter;       // as EngineRequest has it
     CallTrace trace;           // of the call; each text has a span in it
   };
   struct Options {

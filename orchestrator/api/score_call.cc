@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "orchestrator/api/adapter_check.h"
 #include "orchestrator/api/embed_check.h"
 #include "orchestrator/api/request_check.h"
 #include "orchestrator/api/score_batch.h"
@@ -48,6 +49,9 @@ void StartScore(const ScoreContext& context, const absl::StatusOr<v1::ScoreReque
   if (status.ok()) status = CheckGenerates(context.model);
   if (status.ok()) status = context.tenants.CheckPriority(context.tenant, request->priority());
   if (!status.ok()) return answer->Give(status);
+  const absl::StatusOr<std::string> adapter =
+      AdapterOf(context.adapters, context.engine, request->adapter());
+  if (!adapter.ok()) return answer->Give(adapter.status());
   const bool several = !request->inputs().empty();
   const auto batch = std::make_shared<ScoreBatch>(
       ScoreBatch::Context{.model = context.model,
@@ -56,6 +60,7 @@ void StartScore(const ScoreContext& context, const absl::StatusOr<v1::ScoreReque
                           .tenant = context.tenant,
                           .owner = context.tenants.OwnerFor(context.tenant),
                           .cache_domain = context.tenants.CacheDomain(context.tenant, ""),
+                          .adapter = *adapter,
                           .trace = context.trace},
       ScoreBatch::Options{
           .top = request->top(), .priority = request->priority(), .deadline = deadline},

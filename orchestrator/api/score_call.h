@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "orchestrator/adapters/adapter_registry.h"
 #include "orchestrator/api/model_description.h"
 #include "orchestrator/api/prompt.h"
 #include "orchestrator/api/unary_call.h"
@@ -22,7 +23,8 @@ struct ScoreContext {
   const PromptResolver& prompts;
   Engine& engine;
   const TenantBook& tenants;
-  std::string tenant;  // that it is served for
+  const AdapterRegistry* adapters;  // null: there are none
+  std::string tenant;               // that it is served for
   CallTrace trace;
   const RequestTracer* tracer = nullptr;  // null: not reported
 };

@@ -15,6 +15,7 @@
 #include "services/gateway/batches/batch_paths.h"
 #include "services/gateway/json/json_text.h"
 #include "services/gateway/kserve/kserve_api.h"
+#include "services/gateway/openai/adapter_paths.h"
 #include "services/gateway/openai/embedding_paths.h"
 #include "services/gateway/openai/error.h"
 #include "services/gateway/openai/openai_api.h"
@@ -143,6 +144,7 @@ void GatewayServer::AddRoutes() {
   openai::AddRoutes(router_, context_);
   openai::AddTextRoutes(router_, context_);
   openai::AddEmbeddingRoutes(router_, context_);
+  openai::AddAdapterRoutes(router_, context_);
   anthropic::AddRoutes(router_, context_);
   AddBatchRoutes(router_, context_, [this] { return batches_.get(); });
   kserve::AddRoutes(router_, context_);

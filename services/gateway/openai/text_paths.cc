@@ -94,7 +94,8 @@ absl::StatusOr<Action> ReadTokenize(const ApiContext& context, const Call& call,
 
 void ServeTokenize(const ApiContext& context, std::shared_ptr<http::Exchange> exchange) {
   ReadBody(context, std::move(exchange),
-           [&context](const Call& call, ObjectReader& reader, const v1::GetModelResponse& model) {
+           [&context](const Call& call, ObjectReader& reader, const v1::GetModelResponse& model,
+                      const std::string& /*adapter*/) {
              return ReadTokenize(context, call, reader, model);
            });
 }
@@ -122,10 +123,10 @@ absl::StatusOr<Action> ReadDetokenize(const ApiContext& context, const Call& cal
 }
 
 void ServeDetokenize(const ApiContext& context, std::shared_ptr<http::Exchange> exchange) {
-  ReadBody(context, std::move(exchange),
-           [&context](const Call& call, ObjectReader& reader, const v1::GetModelResponse&) {
-             return ReadDetokenize(context, call, reader);
-           });
+  ReadBody(
+      context, std::move(exchange),
+      [&context](const Call& call, ObjectReader& reader, const v1::GetModelResponse&,
+                 const std::string& /*adapter*/) { return ReadDetokenize(context, call, reader); });
 }
 
 // Of a ScoreResponse of one text, or of a ScoredText.
@@ -192,15 +193,17 @@ void Score(const ApiContext& context, const Call& call, const v1::ScoreRequest& 
            const std::vector<Prompt>& prompts, const std::string& model) {
   context.backend.Score(
       call->caller(), request,
-      [&context, call, prompts, model](absl::StatusOr<v1::ScoreResponse> score) {
+      [&context, call, prompts, model,
+       asked = request.adapter().empty() ? model : request.adapter()](
+          absl::StatusOr<v1::ScoreResponse> score) {
         if (!score.ok()) return call->Respond(ErrorResponse(score.status()));
         context.vocabulary.Get(
             call->caller(), model,
-            [call, prompts, model, score = *std::move(score)](
+            [call, prompts, asked, score = *std::move(score)](
                 const absl::StatusOr<std::shared_ptr<const TokenTexts>>& texts) {
               // A model without a tokenizer has scores, and no texts.
               static const auto* const kNone = new TokenTexts;
-              call->Respond(200, ScoresJson(score, prompts, texts.ok() ? **texts : *kNone, model));
+              call->Respond(200, ScoresJson(score, prompts, texts.ok() ? **texts : *kNone, asked));
             });
       });
 }
@@ -208,9 +211,10 @@ void Score(const ApiContext& context, const Call& call, const v1::ScoreRequest& 
 void ServeScore(const ApiContext& context, std::shared_ptr<http::Exchange> exchange) {
   ReadBody(
       context, std::move(exchange),
-      [&context](const Call& call, ObjectReader& reader,
-                 const v1::GetModelResponse& model) -> absl::StatusOr<Action> {
+      [&context](const Call& call, ObjectReader& reader, const v1::GetModelResponse& model,
+                 const std::string& adapter) -> absl::StatusOr<Action> {
         v1::ScoreRequest request;
+        request.set_adapter(adapter);
         absl::StatusOr<std::vector<Prompt>> prompts = ReadScoreInput(reader, request);
         if (!prompts.ok()) return prompts.status();
         return Action([&context, call, request = std::move(request), prompts = *std::move(prompts),
