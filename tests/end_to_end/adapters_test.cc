@@ -1,17 +1,13 @@
 // LoRA adapters through the whole pipeline: who has which, whose bits they change, and what is kept
 // apart. The arithmetic is tested against the oracle in tests/services/shard/adapter_oracle_test.cc.
 #include <gmock/gmock.h>
-#include <grpcpp/client_context.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "services/common/status.h"
-#include "sluice/v1/generation.grpc.pb.h"
 #include "tests/end_to_end/random_adapter.h"
 #include "tests/end_to_end/started_pipeline.h"
 #include "tests/services/model/model_folder.h"
@@ -179,117 +175,6 @@ TEST_F(AdaptersTest, AMissingAdapterStopsTheStart) {
   const auto started = StartInProcess(options);
   EXPECT_EQ(started.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(started.status().message()), HasSubstr("--adapters: x"));
-}
-
-// ---- While the server runs ----
-
-class LoadedAdaptersTest : public AdaptersTest {
- protected:
-  static StartedPipeline Start(const std::string& rules) {
-    InProcessOptions options;
-    options.values.Put("tenants", Folder().Write("tenants.json", rules));
-    options.values.Put("max_loaded_adapters", "2");
-    return StartPipeline(options);
-  }
-
-  static absl::Status Load(const StartedPipeline& started, const std::string& name,
-                           const std::string& folder, bool replace = false) {
-    v1::LoadAdapterRequest request;
-    request.set_name(name);
-    request.set_folder(folder);
-    request.set_replace(replace);
-    v1::LoadAdapterResponse response;
-    grpc::ClientContext context;
-    return FromGrpc(v1::GenerationService::NewStub(started.pipeline->channel())
-                        ->LoadAdapter(&context, request, &response));
-  }
-
-  static absl::Status Unload(const StartedPipeline& started, const std::string& name) {
-    v1::UnloadAdapterRequest request;
-    request.set_name(name);
-    v1::UnloadAdapterResponse response;
-    grpc::ClientContext context;
-    return FromGrpc(v1::GenerationService::NewStub(started.pipeline->channel())
-                        ->UnloadAdapter(&context, request, &response));
-  }
-
-  static v1::ListAdaptersResponse List(const StartedPipeline& started) {
-    v1::ListAdaptersResponse response;
-    grpc::ClientContext context;
-    const grpc::Status status = v1::GenerationService::NewStub(started.pipeline->channel())
-                                    ->ListAdapters(&context, {}, &response);
-    EXPECT_TRUE(status.ok()) << status.error_message();
-    return response;
-  }
-
-  static constexpr char kAllowed[] = R"({"default": {"loads_adapters": true}})";
-};
-
-TEST_F(LoadedAdaptersTest, RequestsMayNameAnAdapterFromItsLoadToItsUnload) {
-  const StartedPipeline started = Start(kAllowed);
-  ASSERT_TRUE(Load(started, "x", Folder().PathOf("a")).ok());
-  EXPECT_EQ(started.client.Generate(Request("x")).first(), Alone("a"));
-  const v1::ListAdaptersResponse listed = List(started);
-  ASSERT_EQ(listed.adapters_size(), 1);
-  EXPECT_EQ(listed.adapters(0).name(), "x");
-  EXPECT_EQ(listed.adapters(0).folder(), Folder().PathOf("a"));
-  EXPECT_EQ(listed.adapters(0).max_rank(), 4);
-  EXPECT_EQ(listed.base_model(), "storyteller");
-  EXPECT_EQ(Load(started, "x", Folder().PathOf("b")).code(), absl::StatusCode::kAlreadyExists);
-  // What was cached of the first one of that name is not the second one's.
-  ASSERT_TRUE(Load(started, "x", Folder().PathOf("b"), /*replace=*/true).ok());
-  EXPECT_EQ(started.client.Generate(Request("x")).first(), Alone("b"));
-  ASSERT_TRUE(Unload(started, "x").ok());
-  EXPECT_EQ(started.client.Generate(Request("x")).status.code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(Unload(started, "x").code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(List(started).adapters_size(), 0);
-}
-
-TEST_F(LoadedAdaptersTest, CallersNeedTheOperatorsLeave) {
-  const StartedPipeline started = Start(R"({"default": {}})");
-  const absl::Status refused = Load(started, "x", Folder().PathOf("a"));
-  EXPECT_EQ(refused.code(), absl::StatusCode::kPermissionDenied);
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("loads_adapters"));
-  EXPECT_EQ(Unload(started, "x").code(), absl::StatusCode::kPermissionDenied);
-}
-
-TEST_F(LoadedAdaptersTest, FoldersThatAreNoAdapterAreRefusedByName) {
-  const StartedPipeline started = Start(kAllowed);
-  EXPECT_EQ(Load(started, "x", "/nowhere").code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(Load(started, "storyteller", Folder().PathOf("a")).code(),
-            absl::StatusCode::kAlreadyExists);
-  EXPECT_EQ(Load(started, "a b", Folder().PathOf("a")).code(), absl::StatusCode::kInvalidArgument);
-  const TempFolder broken;
-  WriteRandomAdapter(broken.PathOf("r"), ProjectPath("models/storyteller"), 1);
-  std::ofstream(broken.PathOf("r") + "/adapter_config.json")
-      << R"({"peft_type": "LORA", "lora_alpha": 1, "r": 1000})";
-  const absl::Status rank = Load(started, "x", broken.PathOf("r"));
-  EXPECT_EQ(rank.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(rank.message()), HasSubstr("accepted: 1 to 256"));
-}
-
-int64_t ResidentBytes() {
-  std::ifstream file("/proc/self/statm");
-  int64_t all = 0, resident = 0;
-  file >> all >> resident;
-  return resident * 4096;
-}
-
-// Each in a slot that another one had: 200 would be 40 MB by now.
-TEST_F(LoadedAdaptersTest, TwoHundredLoadsAndUnloadsLeaveNoMemoryBehind) {
-  const StartedPipeline started = Start(kAllowed);
-  const auto round = [&](int i) {
-    const char* const folder = i % 3 == 0 ? "a" : i % 3 == 1 ? "b" : "c";
-    ASSERT_TRUE(Load(started, "x", Folder().PathOf(folder)).ok());
-    v1::GenerateRequest request = Request("x");
-    request.set_max_tokens(1);
-    ASSERT_TRUE(started.client.Generate(request).status.ok());
-    ASSERT_TRUE(Unload(started, "x").ok());
-  };
-  for (int i = 0; i < 60; ++i) round(i);
-  const int64_t before = ResidentBytes();
-  for (int i = 0; i < 200; ++i) round(i);
-  EXPECT_LT(ResidentBytes() - before, 8 << 20);
 }
 
 }  // namespace

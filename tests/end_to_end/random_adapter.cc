@@ -4,6 +4,7 @@
 #include <fstream>
 #include <random>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -29,7 +30,7 @@ void WriteRandomAdapter(const std::string& folder, const std::string& model, uin
   const int64_t hidden = config->hidden_size;
   const int64_t q = int64_t{config->num_heads} * config->head_dim;
   const int64_t kv = int64_t{config->num_kv_heads} * config->head_dim;
-  const int64_t inner = config->intermediate_size;
+  const int64_t inner = std::get<DenseMlpSpec>(config->layers.front().mlp).width;
   const Projection projections[] = {
       {"self_attn.q_proj", q, hidden},  {"self_attn.k_proj", kv, hidden},
       {"self_attn.v_proj", kv, hidden}, {"self_attn.o_proj", hidden, q},
@@ -44,7 +45,7 @@ void WriteRandomAdapter(const std::string& folder, const std::string& model, uin
     values.emplace_back(name, std::move(matrix));
     shapes.push_back({static_cast<uint64_t>(rows), static_cast<uint64_t>(columns)});
   };
-  for (int layer = 0; layer < config->num_layers; ++layer) {
+  for (int layer = 0; layer < config->num_layers(); ++layer) {
     for (const auto& [module, outputs, inputs] : projections) {
       const std::string name =
           absl::StrCat("base_model.model.model.layers.", layer, ".", module, ".lora_");

@@ -287,7 +287,7 @@ void Backend::Detokenize(const Caller& caller, v1::DetokenizeRequest request,
 }
 
 void Backend::ListAdapters(const Caller& caller, Callback<v1::ListAdaptersResponse> done) {
-  Start<v1::ListAdaptersRequest, v1::ListAdaptersResponse>(
+  Start<Async, v1::ListAdaptersRequest, v1::ListAdaptersResponse>(
       caller, {}, &Async::ListAdapters,
       [done = std::move(done)](absl::StatusOr<v1::ListAdaptersResponse> adapters) {
         if (absl::IsUnimplemented(adapters.status())) adapters = v1::ListAdaptersResponse();
@@ -297,13 +297,13 @@ void Backend::ListAdapters(const Caller& caller, Callback<v1::ListAdaptersRespon
 
 void Backend::LoadAdapter(const Caller& caller, v1::LoadAdapterRequest request,
                           Callback<v1::LoadAdapterResponse> done) {
-  Start<v1::LoadAdapterRequest, v1::LoadAdapterResponse>(caller, std::move(request),
-                                                         &Async::LoadAdapter, std::move(done));
+  Start<Async, v1::LoadAdapterRequest, v1::LoadAdapterResponse>(
+      caller, std::move(request), &Async::LoadAdapter, std::move(done));
 }
 
 void Backend::UnloadAdapter(const Caller& caller, v1::UnloadAdapterRequest request,
                             Callback<v1::UnloadAdapterResponse> done) {
-  Start<v1::UnloadAdapterRequest, v1::UnloadAdapterResponse>(
+  Start<Async, v1::UnloadAdapterRequest, v1::UnloadAdapterResponse>(
       caller, std::move(request), &Async::UnloadAdapter, std::move(done));
 }
 
