@@ -13,10 +13,15 @@ inline constexpr char kWeightWords[] = "auto, f32, bf16, int8, int4, fp8, int8-g
 
 inline constexpr std::array kOptions = {
     // --- Where clients come ---
+    TextOption("config", kUp, "FILE",
+               "Serves several models behind one gateway, as this YAML or JSON file says: options "
+               "by name, and `models`, a list of the options of each (docs/serving.md). Options "
+               "given beside it are of all of them.")
+        .BeginsSection("Server")
+        .SetByPlanner(),
     IntegerOption("port", kUp, "PORT", "Where clients reach it; 0: a free port.")
         .Default("8700")
-        .From(0, 65535)
-        .BeginsSection("Server"),
+        .From(0, 65535),
     TextOption("host", kUp, "HOST",
                "An address of this host; beyond loopback it needs TLS, and tokens or certificates "
                "of the clients.")
@@ -75,6 +80,13 @@ inline constexpr std::array kOptions = {
                  "address that is printed."),
     TextOption("orchestrator", kGateway, "ADDRESS",
                "Address of the orchestrator, or of several by comma, which take calls in turns."),
+    TextOption(
+        "models", kGateway, "NAME=ADDRESSES",
+        "Several models, by semicolon, in place of --orchestrator: the name that requests ask "
+        "for and its orchestrators, by comma. The first serves requests that name none."),
+    TextOption("model_host", kGateway, "ADDRESS",
+               "unix:/PATH of `sluice up --config`, which says what models there are, and wakes "
+               "those that sleep."),
     TextOption("orchestrator_tls_ca", kGateway, "FILE",
                "Authority of the orchestrators' public certificates (PEM)."),
     TextOption("orchestrator_tls_cert", kGateway, "FILE",
