@@ -1,5 +1,7 @@
 #include "services/gateway/openai/adapter_paths.h"
 
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -40,7 +42,7 @@ absl::StatusOr<v1::UnloadAdapterRequest> ReadUnload(const json& body) {
   ObjectReader reader(body);
   v1::UnloadAdapterRequest request;
   request.set_name(RequiredText(reader, "lora_name"));
-  reader.Integer("lora_int_id", 0, int64_t{1} << 62);
+  reader.Integer("lora_int_id", 0, std::numeric_limits<int32_t>::max());
   if (absl::Status status = reader.Finish(); !status.ok()) return status;
   return request;
 }
