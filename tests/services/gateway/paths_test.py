@@ -261,7 +261,7 @@ class AdaptersTest(unittest.TestCase):
         loaded = post("/v1/load_lora_adapter", lora_name="second", lora_path=path)
         self.assertEqual((loaded.status, loaded.text), (200, "Success: LoRA adapter 'second' added successfully."))
         self.assertEqual(self.complete("second").json["model"], "second")
-        self.assertEqual(post("/v1/load_lora_adapter", lora_name="second", lora_path=path).status, 409)
+        self.assertEqual(post("/v1/load_lora_adapter", lora_name="second", lora_path=path).status, 400)
         self.assertEqual(post("/v1/load_lora_adapter", lora_name="second", lora_path=path, load_inplace=True).status, 200)
         self.assertEqual(post("/v1/unload_lora_adapter", lora_name="second").status, 200)
         self.assertEqual(self.complete("second").status, 404)
