@@ -67,6 +67,7 @@ struct EngineRequest {
   // Keys and values are shared with requests of the same one; TenantBook::CacheDomain of the
   // client's.
   std::string cache_salt;
+  std::string adapter;           // as SequenceSpec has it
   bool use_prefix_cache = true;  // false: computes everything and leaves nothing to others
   int32_t max_drafts = 0;        // the longest draft of a step; 0: none
   // What is expected to be generated, from the first new token on; null: nothing is.

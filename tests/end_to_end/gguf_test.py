@@ -3,25 +3,13 @@
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import unittest
 
 from processes import SLUICE, Up, main, sluice
+from oracle import MISSING, load, np
 
-ORACLE = os.path.join(os.environ.get("SLUICE_TESTDATA", os.path.join(
-    os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "shared")), "oracle")
-try:
-    sys.path.insert(0, ORACLE)
-    import numpy as np
-    import decoder
-    import families  # noqa: F401  extends decoder's tables
-    import gguf_files
-    import gguf_newer
-    import make_tiny_model
-    MISSING = ""
-except ImportError as error:
-    MISSING = f"the oracle is not there: {error}"
+decoder, gguf_files, gguf_newer, make_tiny_model = load("decoder", "gguf_files", "gguf_newer", "make_tiny_model")
 
 # A preset of the oracle for each layout that files differ in.
 FAMILIES = ("llama", "llama-tied", "llama-bias", "llama-head_dim", "llama-linear", "llama-yarn", "llama-llama3", "mistral",
