@@ -184,7 +184,8 @@ std::string GatewayServer::MetricsText() {
       bodies_.used(),
       "\n# HELP sluice_gateway_refused_calls_total Calls of callers who are not known.\n"
       "# TYPE sluice_gateway_refused_calls_total counter\nsluice_gateway_refused_calls_total ",
-      refused_calls_.total(), "\n", backend_.meter().Text(), SpansText(options_.tracer));
+      refused_calls_.total(), "\n", backend_.meter().Text(), backend_.MetricsText(),
+      SpansText(options_.tracer));
 }
 
 // What a head alone says.

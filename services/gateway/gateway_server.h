@@ -34,7 +34,8 @@
 namespace sluice::gateway {
 
 struct GatewayOptions {
-  std::vector<std::shared_ptr<grpc::Channel>> orchestrators;  // at least one
+  // At least one, unless `backend.discover` finds them.
+  std::vector<std::shared_ptr<grpc::Channel>> orchestrators;
   std::string listen = "127.0.0.1:8080";                      // see http::ServerOptions
   int num_threads = 1;
   std::string tls_certificate;  // PEM files; HTTPS where set

@@ -14,21 +14,21 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "kernels/usable_memory.h"
 #include "services/common/address.h"
 #include "services/common/status.h"
 #include "services/common/steady_time.h"
+#include "services/gateway/backend/endpoint_source.h"
 #include "services/gateway/gateway_server.h"
 #include "services/gateway/page/page_flags.h"
 #include "services/gateway/tool_calls/format.h"
 #include "services/process/log.h"
 #include "services/program/arguments.h"
 #include "services/rpc/server.h"
-#include "services/rpc/transport.h"
 #include "services/security/certificate_files.h"
 #include "services/security/local_address.h"
+#include "services/security/read_file.h"
 #include "services/telemetry/telemetry_flags.h"
 
 namespace sluice {
@@ -100,11 +100,14 @@ absl::StatusOr<gateway::GatewayOptions> OptionsOf(const OptionValues& values) {
               .authority = values.Get<std::string>("orchestrator_tls_ca")},
       .server = Role::kOrchestrator,
       .insecure = values.Get<bool>("orchestrator_insecure")};
-  for (const absl::string_view address :
-       absl::StrSplit(values.Get<std::string>("orchestrator"), ',', absl::SkipEmpty())) {
-    auto channel = DialPublic(address, security);
-    if (!channel.ok()) return channel.status();
-    options.orchestrators.push_back(*std::move(channel));
+  absl::StatusOr<std::shared_ptr<gateway::EndpointSource>> source =
+      gateway::EndpointSource::Parse(values.Get<std::string>("orchestrator"), security);
+  if (!source.ok()) return source.status();
+  options.backend.discover = [source = *std::move(source)] { return source->Find(); };
+  if (const std::string file = values.Get<std::string>("orchestrator_token_file"); !file.empty()) {
+    const absl::StatusOr<std::string> token = ReadRegularFile(file);
+    if (!token.ok()) return Annotate(token.status(), "--orchestrator_token_file");
+    options.backend.authorization = absl::StrCat("Bearer ", absl::StripAsciiWhitespace(*token));
   }
   options.listen = values.Get<std::string>("listen");
   options.num_threads = values.Get<int>("threads");
