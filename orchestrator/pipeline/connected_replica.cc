@@ -63,7 +63,7 @@ ConnectedReplica::ConnectedReplica(ReplicaOptions options, StageNetwork* network
     : options_(std::move(options)),
       network_(network),
       open_timeout_(kFirstOpenTimeout),
-      num_steps_(options_.topology.num_processes()),
+      tenures_(options_.topology.num_processes()),
       processes_(std::make_shared<std::vector<ReplicaProcess>>(ProcessesOf(options_.topology))) {}
 
 ConnectedReplica::~ConnectedReplica() = default;
@@ -109,7 +109,6 @@ bool ConnectedReplica::AwaitAnswers(SteadyTime now) {
   for (size_t i = 0; status.ok() && i < round_->processes.size(); ++i) {
     if (round_->processes[i].role != Role::kShard) continue;
     keeps_blocks_ = keeps_blocks_ && HasItsBlocks(round_->infos[i], i);
-    num_steps_[i] = round_->infos[i].num_steps();
   }
   if (status.ok()) opening_change_ = ChangeTo(geometry, round_->processes);
   processes_ = std::make_shared<std::vector<ReplicaProcess>>(std::move(round_->processes));
@@ -235,9 +234,6 @@ void ConnectedReplica::StandBy(const absl::Status& reason, SteadyTime now) {
 
 void ConnectedReplica::Pause(const absl::Status& reason, SteadyTime now) {
   if (absl::IsAlreadyExists(reason)) return StandBy(reason, now);
-  // A stage refused the epoch because somebody else has given it: by its number alone that one's
-  // work could not be told from ours.
-  if (absl::IsAborted(reason)) keeps_blocks_ = false;
   const bool expected = absl::IsUnavailable(reason) && now - unready_since_ < kStartTime;
   if (!expected && IsNew(reason)) {
     Log(LogLevel::kWarning, "orchestrator", "replica-not-ready",
@@ -270,6 +266,7 @@ void ConnectedReplica::Open(const KvGeometry& geometry, SteadyTime now) {
   wiring_ =
       std::make_unique<Wiring>(&options_.topology, network_,
                                WiringOptions{.identity = *identity,
+                                             .orchestrator_nonce = nonce_,
                                              .num_kv_blocks = opening_geometry_.num_blocks,
                                              .num_state_slots = opening_geometry_.num_state_slots,
                                              .rank_transport = options_.rank_transport,
@@ -302,9 +299,9 @@ bool ConnectedReplica::AwaitOpened(SteadyTime now) {
 // ---- Confirming ----
 
 bool ConnectedReplica::HasItsBlocks(const v1::GetStageInfoResponse& info, size_t index) const {
-  // Opened by nobody else meanwhile: epochs of ours that came to nothing have computed nothing.
+  // Epochs of ours that came to nothing have computed nothing.
   const bool ours = info.epoch() >= wired_epoch_ && info.epoch() <= epoch_;
-  return ours && info.num_steps() >= num_steps_[index];
+  return ours && info.tenure() != 0 && info.tenure() == tenures_[index];
 }
 
 // A process may have been replaced between its answer and its Open. Once it has answered Open, it
@@ -345,6 +342,7 @@ bool ConnectedReplica::AwaitConfirmed(SteadyTime now) {
   for (size_t i = 0; i < round_->processes.size(); ++i) {
     if (round_->processes[i].role != Role::kShard) continue;
     kept = kept && HasItsBlocks(round_->infos[i], i);
+    if (status.ok()) tenures_[i] = round_->infos[i].tenure();
   }
   processes_ = std::make_shared<std::vector<ReplicaProcess>>(std::move(round_->processes));
   round_.reset();
@@ -377,10 +375,6 @@ void ConnectedReplica::BeWired(bool kept_blocks) {
 
 bool ConnectedReplica::Watch(SteadyTime now) {
   for (StepExecuted& executed : wiring_->TakeExecuted()) {
-    // Without wrapping to 0, which the count of any other process would reach.
-    for (uint64_t& num_steps : num_steps_) {
-      num_steps += num_steps < std::numeric_limits<uint64_t>::max() ? 1 : 0;
-    }
     events_.emplace_back(std::move(executed));
   }
   TakeTimes();

@@ -6,9 +6,10 @@
 //      └──────────┴─────────┴───────────────────────┘      whatever fails
 //
 // Where the embedding or the sampler was lost, or a connection, the shards still have their keys
-// and values, and the wiring that follows says so. That a shard is the process it was is known by
-// the steps that it has executed: a new one begins to count at zero. Every process is asked before
-// it is opened and again after, because it may be replaced in between.
+// and values, and the wiring that follows says so. That a shard is the process it was, and that no
+// other orchestrator has opened it meanwhile, is known by its tenure (services/stage/stage_tenure.h).
+// Every process is asked before it is opened and again after, because it may be replaced or taken
+// by another orchestrator in between.
 //
 // Processes that come back with fewer blocks or other arithmetic are wired too: ReplicaReady says
 // what has changed. Stages that belong to another orchestrator are tried again now and then:
@@ -27,6 +28,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "kernels/communicator/wiring_identity.h"
 #include "orchestrator/pipeline/replica.h"
 #include "orchestrator/pipeline/stage_network.h"
 #include "orchestrator/pipeline/topology.h"
@@ -107,6 +109,7 @@ class ConnectedReplica final : public Replica {
 
   const ReplicaOptions options_;
   StageNetwork* const network_;
+  const WiringNonce nonce_ = DrawWiringNonce();  // sent with every Open
 
   Phase phase_ = Phase::kPausing;
   SteadyTime wake_;  // when the phase has lasted long enough; not in kWired
@@ -123,10 +126,10 @@ class ConnectedReplica final : public Replica {
   std::vector<ReplicaEvent> events_;
 
   // Whether the shards have the blocks of the last wiring, as far as is known; and by process, the
-  // steps that a shard must have executed to be the one that had a part in it.
+  // tenure under which a shard had its part in it.
   bool keeps_blocks_ = false;
   uint64_t wired_epoch_ = 0;
-  std::vector<uint64_t> num_steps_;
+  std::vector<uint64_t> tenures_;
 
   uint64_t epoch_ = 0;  // the newest known; the next is larger
   KvGeometry opening_geometry_;

@@ -47,6 +47,8 @@ std::string Wiring::Unanswered() const { return absl::StrJoin(opening_, ", "); }
 v1::StageOpen Wiring::OpenFor(SteadyTime now) const {
   v1::StageOpen open;
   SetWiring(options_.identity, open);
+  open.set_orchestrator_nonce(reinterpret_cast<const char*>(options_.orchestrator_nonce.data()),
+                              options_.orchestrator_nonce.size());
   // 0 would stand for no limit.
   const absl::Duration left = std::max(options_.open_deadline - now, absl::Milliseconds(1));
   open.set_open_timeout_ms(

@@ -32,6 +32,8 @@ enum class RankTransport { kSharedMemory, kTcp };
 struct WiringOptions {
   // Epoch, model, and a nonce of this wiring alone. Every stage shows it before it counts as open.
   WiringIdentity identity;
+  // Of the replica through all its wirings: tells stages that their tenure goes on (StageTenure).
+  WiringNonce orchestrator_nonce{};
   int32_t num_kv_blocks = 0;
   int32_t num_state_slots = 0;
   RankTransport rank_transport = RankTransport::kSharedMemory;

@@ -20,7 +20,7 @@ grpc::ServerUnaryReactor* StageService::GetStageInfo(grpc::CallbackServerContext
   response->set_model_fingerprint(model_.fingerprint);
   response->set_weights_digest(model_.weights_digest);
   response->set_epoch(worker_.epoch());
-  response->set_num_steps(num_steps_);
+  response->set_tenure(worker_.tenure());
   stage_.Describe(*response);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(grpc::Status::OK);
@@ -49,12 +49,10 @@ absl::StatusOr<std::shared_ptr<StageSession>> StageService::Open(const std::stri
                           .wiring = *wiring,
                           .stream = stream.shared_from_this(),
                           .receiver = receiver_,
-                          .on_step = [this] {
-                            ++num_steps_;
-                            worker_.NoteStep();
-                          }});
+                          .on_step = [this] { worker_.NoteStep(); }});
   if (!session.ok()) return session;
-  const absl::Status status = worker_.Switch(orchestrator, open.epoch(), *session);
+  const absl::Status status =
+      worker_.Switch(orchestrator, open.orchestrator_nonce(), open.epoch(), *session);
   if (!status.ok()) return status;
   stage_.SessionAccepted(*wiring);
   LogOpened(open);

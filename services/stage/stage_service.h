@@ -3,7 +3,6 @@
 // Thread-safe.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <string>
 
@@ -39,7 +38,6 @@ class StageService final : public v1::StageService::CallbackService {
   const ServedModel model_;
   Stage& stage_;
   ActivationsReceiver receiver_;
-  std::atomic<uint64_t> num_steps_ = 0;
   StageWorker worker_;  // last: its thread uses what is above
 };
 

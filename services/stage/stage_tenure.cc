@@ -11,7 +11,9 @@ absl::Status StageTenure::Check(const std::string& orchestrator, SteadyTime now)
   return absl::AlreadyExistsError(absl::StrCat("it belongs to the orchestrator ", holder_));
 }
 
-uint64_t StageTenure::Begin(const std::string& orchestrator) {
+uint64_t StageTenure::Begin(const std::string& orchestrator, const std::string& nonce) {
+  if (nonce.empty() || nonce != nonce_) ++number_;
+  nonce_ = nonce;
   holder_ = orchestrator;
   open_ = true;
   stepped_ = false;

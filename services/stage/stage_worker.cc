@@ -1,12 +1,25 @@
 #include "services/stage/stage_worker.h"
 
+#include <cstring>
+
 #include "absl/strings/str_cat.h"
+#include "kernels/communicator/wiring_identity.h"
 #include "services/common/epoch.h"
 
 namespace sluice {
+namespace {
+
+uint64_t RandomNumber() {
+  const WiringNonce bits = DrawWiringNonce();
+  uint64_t number = 0;
+  std::memcpy(&number, bits.data(), sizeof(number));
+  return number;
+}
+
+}  // namespace
 
 StageWorker::StageWorker(ProgressWatch* progress)
-    : progress_(progress), thread_([this] { Loop(); }) {}
+    : progress_(progress), tenure_(RandomNumber()), thread_([this] { Loop(); }) {}
 
 StageWorker::~StageWorker() {
   std::shared_ptr<StageSession> current, next;
@@ -22,8 +35,8 @@ StageWorker::~StageWorker() {
   thread_.join();
 }
 
-absl::Status StageWorker::Switch(const std::string& orchestrator, uint64_t epoch,
-                                 std::shared_ptr<StageSession> session) {
+absl::Status StageWorker::Switch(const std::string& orchestrator, const std::string& nonce,
+                                 uint64_t epoch, std::shared_ptr<StageSession> session) {
   std::shared_ptr<StageSession> current, skipped;
   {
     absl::MutexLock lock(&mutex_);
@@ -39,7 +52,7 @@ absl::Status StageWorker::Switch(const std::string& orchestrator, uint64_t epoch
           absl::StrCat("epoch ", epoch, " is not newer than the current epoch ", epoch_));
     }
     epoch_ = epoch;
-    session->on_left_ = [this, stream = tenure_.Begin(orchestrator)] {
+    session->on_left_ = [this, stream = tenure_.Begin(orchestrator, nonce)] {
       absl::MutexLock lock(&mutex_);
       tenure_.End(stream, SteadyTime::Now());
     };
@@ -60,6 +73,11 @@ void StageWorker::NoteStep() {
 uint64_t StageWorker::epoch() const {
   absl::MutexLock lock(&mutex_);
   return epoch_ < kMaxEpoch ? epoch_ : 0;
+}
+
+uint64_t StageWorker::tenure() const {
+  absl::MutexLock lock(&mutex_);
+  return tenure_.number();
 }
 
 void StageWorker::Loop() {

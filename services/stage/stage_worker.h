@@ -57,8 +57,8 @@ class StageWorker {
   // Closes the current session with ABORTED and runs `session` next. With nothing changed, ABORTED
   // unless `epoch` is newer than that of the session before (IsNewerEpoch), INVALID_ARGUMENT where
   // it is not 1 to kMaxEpoch, and ALREADY_EXISTS where the stage belongs to another orchestrator
-  // than the one of this name (StageTenure).
-  absl::Status Switch(const std::string& orchestrator, uint64_t epoch,
+  // than the one of this name (StageTenure, which also says what `nonce` is).
+  absl::Status Switch(const std::string& orchestrator, const std::string& nonce, uint64_t epoch,
                       std::shared_ptr<StageSession> session);
 
   // The current session has computed a step.
@@ -66,6 +66,9 @@ class StageWorker {
 
   // The newest epoch; 0 before the first, and after kMaxEpoch, when any is accepted next.
   uint64_t epoch() const;
+
+  // The number of the tenure: another one in every process and for every orchestrator (StageTenure).
+  uint64_t tenure() const;
 
  private:
   void Loop();

@@ -74,7 +74,7 @@ void SpoilInfo(uint8_t how, v1::GetStageInfoResponse& info) {
     case 5:
       return info.mutable_shard()->set_max_step_tokens(value);
     case 6:
-      return info.set_num_steps(static_cast<uint64_t>(value));
+      return info.set_tenure(static_cast<uint64_t>(value));
     case 7:
       return info.set_arithmetic(std::string(how, 'a'));
     default:

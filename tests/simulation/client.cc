@@ -143,7 +143,7 @@ class Client::ConnectionSink final : public RequestSink {
   const int connection_;
 };
 
-EngineRequest Client::RandomRequest(Chance& chance, int max_positions) {
+EngineRequest Client::RandomRequest(Chance& chance, int max_positions, int beam_percent) {
   EngineRequest request;
   const int longest = max_positions / 2;  // of the prompt, and of what follows
   const int length = chance.Pick(1, chance.Percent(20) ? longest : std::min(longest, 12));
@@ -159,7 +159,7 @@ EngineRequest Client::RandomRequest(Chance& chance, int max_positions) {
   }
   // Prompts often begin alike, and some requests keep to themselves.
   for (int i = 0; i < length && chance.Percent(80); ++i) request.prompt[i] = i % 3;
-  if (!request.score && chance.Percent(12)) SearchByBeams(chance, request);
+  if (!request.score && chance.Percent(beam_percent)) SearchByBeams(chance, request);
   request.use_prefix_cache = !chance.Percent(10);
   if (chance.Percent(10)) request.cache_salt = "salt";
   if (chance.Percent(15)) request.priority = chance.Pick(-1, 1);
@@ -260,12 +260,32 @@ std::string Client::FaultOf(int index) const {
                       static_cast<int>(solo.reason));
 }
 
+std::string Client::Kind() const {
+  std::string kind = request_.score ? "score" : "generation";
+  if (request_.beams.has_value()) {
+    const BeamOptions& search = request_.beams->search;
+    kind = absl::StrCat("search by ", search.width, " beams, penalty ", search.length_penalty,
+                        ", early stopping ", static_cast<int>(search.early_stopping));
+  }
+  if (outputs_.size() > 1) absl::StrAppend(&kind, ", ", outputs_.size(), " sequences");
+  if (request_.max_drafts > 0 && !request_.beams.has_value()) {
+    absl::StrAppend(&kind, ", drafts of ", request_.max_drafts);
+  }
+  if (!request_.stop_tokens.empty()) absl::StrAppend(&kind, ", stop token");
+  if (!request_.stop_strings.empty()) absl::StrAppend(&kind, ", stop string");
+  if (request_.wants_text) absl::StrAppend(&kind, ", text");
+  return kind;
+}
+
 std::string Client::Fault() const {
-  if (num_ends_ > 1) return absl::StrCat("ended ", num_ends_, " times");
-  if (num_late_ > 0) return "heard something after its end";
+  const auto of_its_kind = [this](const std::string& fault) {
+    return absl::StrCat(fault, " (", Kind(), ")");
+  };
+  if (num_ends_ > 1) return of_its_kind(absl::StrCat("ended ", num_ends_, " times"));
+  if (num_late_ > 0) return of_its_kind("heard something after its end");
   for (int index = 0; index < std::ssize(solo_); ++index) {
     const std::string fault = FaultOf(index);
-    if (!fault.empty()) return absl::StrCat("sequence ", index, " ", fault);
+    if (!fault.empty()) return of_its_kind(absl::StrCat("sequence ", index, " ", fault));
   }
   return "";
 }

@@ -25,8 +25,9 @@ struct SoloSequence {
 
 class Client final : public RequestSink, public std::enable_shared_from_this<Client> {
  public:
-  // A request drawn by chance for a model of these dimensions.
-  static EngineRequest RandomRequest(Chance& chance, int max_positions);
+  // A request drawn by chance for a model of these dimensions; so many in a hundred of those that
+  // generate are searches by beams.
+  static EngineRequest RandomRequest(Chance& chance, int max_positions, int beam_percent);
 
   Client(EngineRequest request, int num_stages, int num_ranks);
 
@@ -49,7 +50,8 @@ class Client final : public RequestSink, public std::enable_shared_from_this<Cli
   const absl::Status& failure() const { return failure_; }
 
   // What is wrong with what came, or "": the tokens, their log-probabilities and text must begin as
-  // those of the solo run, and be all of them where the request finished.
+  // those of the solo run, and be all of them where the request finished. Says what kind of request
+  // it was.
   std::string Fault() const;
 
  private:
@@ -64,6 +66,8 @@ class Client final : public RequestSink, public std::enable_shared_from_this<Cli
   void OnFinished(RequestEnd end) override;
   void OnFailed(absl::Status status) override;
   std::string FaultOf(int index) const;
+  // Such as "search by 2 beams, penalty 1, early stopping 0, stop string".
+  std::string Kind() const;
 
   const EngineRequest request_;
   std::function<void()> on_lost_;

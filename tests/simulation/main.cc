@@ -14,11 +14,14 @@
 namespace {
 
 using sluice::simulation::Simulate;
+using sluice::simulation::SimulationOptions;
 using sluice::simulation::SimulationResult;
 
 // Runs the seed again, with its history. Returns the exit code.
-int Replay(uint64_t seed) {
-  const SimulationResult result = Simulate({.seed = seed, .history = true});
+int Replay(SimulationOptions options) {
+  options.history = true;
+  const uint64_t seed = options.seed;
+  const SimulationResult result = Simulate(options);
   for (const std::string& line : result.history) std::printf("%s\n", line.c_str());
   if (result.fault.empty()) {
     std::printf("seed %llu: fine\n", static_cast<unsigned long long>(seed));
@@ -50,7 +53,7 @@ struct Totals {
   }
 };
 
-int RunSeeds(uint64_t first, uint64_t count, int num_threads) {
+int RunSeeds(const SimulationOptions& options, uint64_t first, uint64_t count, int num_threads) {
   Totals totals;
   std::atomic<uint64_t> next = first;
   std::vector<std::thread> threads;
@@ -58,12 +61,18 @@ int RunSeeds(uint64_t first, uint64_t count, int num_threads) {
   for (int i = 0; i < num_threads; ++i) {
     threads.emplace_back([&] {
       for (uint64_t seed = next++; seed < first + count && totals.failed() == 0; seed = next++) {
-        totals.Add(seed, Simulate({.seed = seed}));
+        SimulationOptions run = options;
+        run.seed = seed;
+        totals.Add(seed, Simulate(run));
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
-  if (totals.failed() != 0) return Replay(totals.failed());
+  if (totals.failed() != 0) {
+    SimulationOptions failed = options;
+    failed.seed = totals.failed();
+    return Replay(failed);
+  }
   absl::MutexLock lock(&totals.mutex);
   std::printf(
       "%llu seeds fine in %s: %lld requests, %lld faults, %lld steps, %lld recoveries, %lld of "
@@ -80,7 +89,8 @@ int RunSeeds(uint64_t first, uint64_t count, int num_threads) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  uint64_t seeds = 10'000, first_seed = 1, seed = 0;
+  uint64_t seeds = 10'000, first_seed = 1;
+  SimulationOptions options = {.seed = 0};
   int32_t threads = static_cast<int32_t>(std::thread::hardware_concurrency());
   sluice::FlagSet flags(
       "sluice-simulate", "[flags]",
@@ -89,7 +99,11 @@ int main(int argc, char** argv) {
       "printing its history.");
   flags.Add("seeds", "N", "How many seeds to run. Default 10000.", &seeds);
   flags.Add("first_seed", "S", "The first of them. Default 1.", &first_seed);
-  flags.Add("seed", "S", "Run this seed alone and print its history.", &seed);
+  flags.Add("seed", "S", "Run this seed alone and print its history.", &options.seed);
+  flags.Add("beam_percent", "N",
+            "How many in a hundred of the requests that generate are searches by beams. Another "
+            "number makes other runs of the seeds. Default 12.",
+            &options.beam_percent);
   flags.Add("threads", "N", "Seeds that run at a time. Default: one per core.", &threads);
   const absl::Status parsed = flags.Parse(std::vector<std::string>(argv + 1, argv + argc));
   if (!parsed.ok() || flags.help_requested()) {
@@ -98,5 +112,5 @@ int main(int argc, char** argv) {
     return parsed.ok() ? 0 : 2;
   }
   sluice::SetMinimumLogLevel(sluice::LogLevel::kError);
-  return seed != 0 ? Replay(seed) : RunSeeds(first_seed, seeds, threads);
+  return options.seed != 0 ? Replay(options) : RunSeeds(options, first_seed, seeds, threads);
 }

@@ -24,6 +24,7 @@ struct SimulationOptions {
   uint64_t seed = 1;
   bool history = false;  // keep what happened, line by line
   Planted planted = Planted::kNothing;
+  int beam_percent = 12;  // of the requests that generate: searches by beams
 };
 
 struct SimulationResult {

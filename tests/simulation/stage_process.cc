@@ -19,7 +19,9 @@ StageProcess::StageProcess(StageWorld* world, Kind kind, std::string address, in
       address_(std::move(address)),
       host_(world->host(address_)),
       stage_(stage),
-      rank_(rank) {
+      rank_(rank),
+      // No two processes at one address begin at one time.
+      tenure_(1 + absl::ToInt64Nanoseconds(world_.timeline->elapsed())) {
   if (kind_ != Kind::kShard) return;
   memory_.resize(static_cast<size_t>(world_.options.num_blocks) * world_.options.block_size);
   for (uint64_t& slot : memory_)
@@ -32,10 +34,10 @@ v1::GetStageInfoResponse StageProcess::Info() const {
   v1::GetStageInfoResponse info;
   info.set_model_fingerprint("fake");
   info.set_epoch(epoch_);
+  info.set_tenure(tenure_.number());
   if (kind_ == Kind::kEmbedding) info.mutable_embedding();
   if (kind_ == Kind::kSampler) info.mutable_sampler();
   if (kind_ != Kind::kShard) return info;
-  info.set_num_steps(num_steps_);
   info.set_arithmetic("fake");
   v1::ShardInfo& shard = *info.mutable_shard();
   shard.set_stage(stage_);
@@ -97,7 +99,7 @@ void StageProcess::OpenSession(const std::shared_ptr<StageRun>& run, const v1::S
   auto session = std::make_shared<Session>();
   session_ = session;
   session->wiring = *wiring;
-  session->stream = tenure_.Begin(orchestrator);
+  session->stream = tenure_.Begin(orchestrator, open.orchestrator_nonce());
   session->close = close;
   const std::weak_ptr<StageRun> weak = run;
   session->send_opened = [weak, wiring = *wiring] {

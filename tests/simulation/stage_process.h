@@ -150,7 +150,6 @@ class StageProcess : public std::enable_shared_from_this<StageProcess> {
   const HostId host_;
   const int stage_, rank_;
   uint64_t epoch_ = 0;
-  uint64_t num_steps_ = 0;
   StageTenure tenure_;
   std::shared_ptr<Session> session_;  // the current one
   std::vector<uint64_t> memory_;      // by slot

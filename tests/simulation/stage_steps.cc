@@ -121,7 +121,6 @@ std::optional<Rows> StageProcess::Forward(Session& session, const v1::ShardExecu
     }
   }
   SLUICE_CHECK(next_row == rows.size());
-  for (StageProcess* rank : ranks) ++rank->num_steps_;
   if (stage_ + 1 < world_.options.num_stages) return result;
   Rows chosen;
   for (const int32_t row : plan.output_rows()) chosen.push_back(result.at(row));

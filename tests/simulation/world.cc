@@ -115,7 +115,7 @@ void World::PlanRequests() {
   if (chance_.Percent(10)) AddPoison(chance_.Pick(0, count - 1));
   for (int i = 0; i < count; ++i) {
     const SteadyTime start = timeline_.now() + chance_.Between(absl::ZeroDuration(), kFaultPeriod);
-    EngineRequest request = Client::RandomRequest(chance_, max_positions_);
+    EngineRequest request = Client::RandomRequest(chance_, max_positions_, options_.beam_percent);
     request.name = absl::StrCat("request ", i);
     if (poison_ == i) request.prompt[chance_.Number() % request.prompt.size()] = kPoison;
     if (chance_.Percent(10)) {

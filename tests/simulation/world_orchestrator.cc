@@ -73,7 +73,7 @@ void World::StartRival(absl::Duration duration) {
   network_.Restart(rival_host_);
   rival_ = MakeOrchestrator(rival_host_);
   for (int i = 0; i < 3; ++i) {
-    EngineRequest request = Client::RandomRequest(chance_, max_positions_);
+    EngineRequest request = Client::RandomRequest(chance_, max_positions_, options_.beam_percent);
     auto client = std::make_shared<Client>(std::move(request), stages_.options.num_stages,
                                            stages_.options.num_ranks);
     of_the_rival_.push_back(client);

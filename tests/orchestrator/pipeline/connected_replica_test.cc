@@ -430,6 +430,50 @@ TEST(ConnectedReplica, ComesBackWithTheBlocksThatTheShardsHaveNow) {
   EXPECT_EQ(wired.geometry().num_blocks, 64);
 }
 
+// While it could not be heard, another orchestrator opened a shard under the very epoch that this one
+// tried next, and computed.
+TEST(ConnectedReplica, TakesNoBlocksForItsOwnThatAnotherOrchestratorMayHaveWritten) {
+  for (const bool taken : {false, true}) {
+    SCOPED_TRACE(taken ? "taken by another" : "never taken");
+    Wired wired({.num_stages = 1});
+    wired.stages.ChangeInfo("shard-0-0", [](auto& info) { info.set_tenure(7); });
+    wired.stages.BringUpAll();
+    wired.Start();
+    ASSERT_TRUE(Await([&] { return wired.epochs().size() == 1; }));
+    const uint64_t next = wired.epochs()[0] + 1;
+    wired.stages.ChangeInfo("shard-0-0", [&](auto& info) { info.set_epoch(next - 1); });
+    wired.stages.RefuseOpen("shard-0-0", absl::UnavailableError("unreachable"));
+    wired.stages.End("sampler", absl::UnavailableError("restarting"));
+    ASSERT_TRUE(Await([&] { return wired.stages.last_open("shard-0-0").epoch() == next; }));
+    wired.stages.ChangeInfo("shard-0-0", [&](auto& info) {
+      info.set_epoch(next);
+      if (taken) info.set_tenure(8);
+    });
+    wired.stages.RefuseOpen("shard-0-0", absl::OkStatus());
+    ASSERT_TRUE(Await([&] { return wired.epochs().size() == 2; }));
+    EXPECT_EQ(wired.kept_blocks(), !taken);
+    EXPECT_EQ(wired.stages.last_open("shard-0-0").orchestrator_nonce().size(), 16u);
+  }
+}
+
+// Between the answer before Open and the one after it.
+TEST(ConnectedReplica, AsksOnceMoreWhoseTheBlocksAreAfterItOpened) {
+  Wired wired({.num_stages = 1});
+  wired.stages.ChangeInfo("shard-0-0", [](auto& info) { info.set_tenure(7); });
+  wired.stages.BringUpAll();
+  wired.Start();
+  ASSERT_TRUE(Await([&] { return wired.epochs().size() == 1; }));
+  wired.stages.ChangeInfo("shard-0-0", [](auto& info) { info.set_epoch(1); });
+  wired.stages.ReplaceOnOpen("shard-0-0", [](auto& info) { info.set_tenure(8); });
+  wired.stages.End("sampler", absl::UnavailableError("restarting"));
+  ASSERT_TRUE(Await([&] { return wired.epochs().size() == 2; }));
+  EXPECT_FALSE(wired.kept_blocks());
+  wired.stages.ChangeInfo("shard-0-0", [](auto& info) { info.set_epoch(2); });
+  wired.stages.End("sampler", absl::UnavailableError("restarting"));
+  ASSERT_TRUE(Await([&] { return wired.epochs().size() == 3; }));
+  EXPECT_TRUE(wired.kept_blocks());
+}
+
 TEST(ConnectedReplica, SaysWhereAProcessComesBackWithOtherArithmetic) {
   for (const std::string name : {"shard-0-0", "sampler"}) {
     SCOPED_TRACE(name);

@@ -48,15 +48,30 @@ class WorkerSession final : public StageSession {
   bool ran_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
+// StageTenureTest has the rest.
+TEST(StageWorker, KnowsWhetherItsTenureGoesOn) {
+  StageWorker worker, another;
+  EXPECT_NE(worker.tenure(), another.tenure());
+  const auto session = std::make_shared<WorkerSession>();
+  ASSERT_TRUE(worker.Switch("a", "nonce", 1, session).ok());
+  const uint64_t tenure = worker.tenure();
+  ASSERT_TRUE(worker.Switch("a", "nonce", 2, session).ok());
+  EXPECT_EQ(worker.tenure(), tenure);
+  ASSERT_FALSE(worker.Switch("a", "another", 2, session).ok());  // not newer
+  EXPECT_EQ(worker.tenure(), tenure);
+  ASSERT_TRUE(worker.Switch("a", "another", 3, session).ok());
+  EXPECT_NE(worker.tenure(), tenure);
+}
+
 TEST(StageWorker, ReplacesASessionByANewerOne) {
   StageWorker worker;
   EXPECT_EQ(worker.epoch(), 0u);
   const auto first = std::make_shared<WorkerSession>();
   const auto second = std::make_shared<WorkerSession>();
-  ASSERT_TRUE(worker.Switch("a", 5, first).ok());
+  ASSERT_TRUE(worker.Switch("a", "", 5, first).ok());
   first->running.WaitForNotification();
   EXPECT_EQ(worker.epoch(), 5u);
-  ASSERT_TRUE(worker.Switch("a", 7, second).ok());
+  ASSERT_TRUE(worker.Switch("a", "", 7, second).ok());
   EXPECT_EQ(first->reason(), absl::AbortedError("replaced by epoch 7"));
   second->running.WaitForNotification();
   EXPECT_TRUE(first->ran());  // to its end, before the second began
@@ -68,22 +83,22 @@ TEST(StageWorker, RefusesEpochsThatNothingCouldFollow) {
   StageWorker worker;
   const auto session = std::make_shared<WorkerSession>();
   for (const uint64_t epoch : {uint64_t{0}, kMaxEpoch + 1, ~uint64_t{0}}) {
-    const absl::Status status = worker.Switch("a", epoch, session);
+    const absl::Status status = worker.Switch("a", "", epoch, session);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << epoch;
     EXPECT_EQ(status.message(), absl::StrCat("epoch is ", epoch, "; accepted: 1 to ", kMaxEpoch));
   }
   EXPECT_EQ(worker.epoch(), 0u);
-  EXPECT_TRUE(worker.Switch("a", 1, session).ok());
+  EXPECT_TRUE(worker.Switch("a", "", 1, session).ok());
 }
 
 TEST(StageWorker, CountsFromTheBeginningAfterTheLastEpoch) {
   StageWorker worker;
   const auto last = std::make_shared<WorkerSession>();
   const auto next = std::make_shared<WorkerSession>();
-  ASSERT_TRUE(worker.Switch("a", kMaxEpoch, last).ok());
+  ASSERT_TRUE(worker.Switch("a", "", kMaxEpoch, last).ok());
   EXPECT_EQ(worker.epoch(), 0u);  // what an orchestrator counts on from
-  EXPECT_EQ(worker.Switch("a", kMaxEpoch, next).code(), absl::StatusCode::kAborted);
-  EXPECT_TRUE(worker.Switch("a", EpochAfter(worker.epoch()), next).ok());
+  EXPECT_EQ(worker.Switch("a", "", kMaxEpoch, next).code(), absl::StatusCode::kAborted);
+  EXPECT_TRUE(worker.Switch("a", "", EpochAfter(worker.epoch()), next).ok());
   EXPECT_EQ(worker.epoch(), 1u);
   EXPECT_FALSE(last->reason().ok());
 }
@@ -92,21 +107,21 @@ TEST(StageWorker, BelongsToTheOrchestratorWhoseStreamIsOpen) {
   StageWorker worker;
   const auto first = std::make_shared<WorkerSession>();
   const auto second = std::make_shared<WorkerSession>();
-  ASSERT_TRUE(worker.Switch("a", 5, first).ok());
-  EXPECT_EQ(worker.Switch("b", 6, second).code(), absl::StatusCode::kAlreadyExists);
+  ASSERT_TRUE(worker.Switch("a", "", 5, first).ok());
+  EXPECT_EQ(worker.Switch("b", "", 6, second).code(), absl::StatusCode::kAlreadyExists);
   EXPECT_TRUE(first->reason().ok());
   EXPECT_EQ(worker.epoch(), 5u);
   first->OrchestratorLeft();
-  EXPECT_TRUE(worker.Switch("b", 6, second).ok());
+  EXPECT_TRUE(worker.Switch("b", "", 6, second).ok());
 }
 
 TEST(StageWorker, RefusesWhatIsNotNewer) {
   StageWorker worker;
   const auto current = std::make_shared<WorkerSession>();
-  ASSERT_TRUE(worker.Switch("a", 5, current).ok());
+  ASSERT_TRUE(worker.Switch("a", "", 5, current).ok());
   for (const uint64_t epoch : {5, 4}) {
     const auto refused = std::make_shared<WorkerSession>();
-    EXPECT_EQ(worker.Switch("a", epoch, refused).code(), absl::StatusCode::kAborted);
+    EXPECT_EQ(worker.Switch("a", "", epoch, refused).code(), absl::StatusCode::kAborted);
     EXPECT_FALSE(refused->running.HasBeenNotified());
   }
   EXPECT_TRUE(current->reason().ok());
@@ -119,7 +134,7 @@ TEST(StageWorker, ClosesEverySessionItWasGiven) {
     StageWorker worker;
     for (uint64_t epoch = 1; epoch <= 50; ++epoch) {
       sessions.push_back(std::make_shared<WorkerSession>());
-      ASSERT_TRUE(worker.Switch("a", epoch, sessions.back()).ok());
+      ASSERT_TRUE(worker.Switch("a", "", epoch, sessions.back()).ok());
     }
   }
   for (size_t i = 0; i < sessions.size(); ++i) {
