@@ -34,7 +34,7 @@ class Gateway:
         while self.address is None:
             line = self.process.stderr.readline()
             assert line, "the gateway ended"
-            if "event=listening" in line:
+            if " listening address=" in line:
                 self.address = re.search(r"address=(\S+)", line).group(1)
 
     def list(self, *endpoints):
@@ -107,7 +107,7 @@ class RoutingTest(unittest.TestCase):
             # A conversation goes on; another one begins alike.
             for tail in ("Then it rained.", "One day a dog came."):
                 longer, _ = self.gateway.complete(story(number) + tail)
-                self.assertGreater(cached(longer), usage["prompt_tokens"] * 0.8, f"story {number}")
+                self.assertGreater(cached(longer), usage["prompt_tokens"] * 0.7, f"story {number}")
         self.assertGreaterEqual(self.gateway.metric('sluice_gateway_routed_calls_total{by="prefix"}'), 16)
         self.assertGreater(self.gateway.metric("sluice_gateway_known_prompt_tokens_total"), 0)
 
@@ -119,7 +119,7 @@ class RoutingTest(unittest.TestCase):
         other.complete("Hello")  # learns the scope
         other.await_known()
         usage, _ = other.complete(story(100) + "Then it rained.")
-        self.assertGreater(cached(usage), first["prompt_tokens"] * 0.8)
+        self.assertGreater(cached(usage), first["prompt_tokens"] * 0.7)
         self.assertEqual(other.metric('sluice_gateway_routed_calls_total{by="prefix"}'), 1)
 
     def test_orchestrators_come_and_go(self):
@@ -157,7 +157,8 @@ class PermissionTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
-        path = cls.path = lambda name: os.path.join(cls.folder.name, name)
+        path = lambda name: os.path.join(cls.folder.name, name)  # noqa: E731
+        cls.path = staticmethod(path)
         with open(path("tokens"), "w", encoding="utf-8") as tokens:
             for tenant in ("operator", "other"):
                 tokens.write(f"{hashlib.sha256(tenant.encode()).hexdigest()} {tenant}\n")
