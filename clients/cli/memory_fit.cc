@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "clients/cli/process_plan.h"
-#include "services/model/memory_check.h"
 #include "services/model/memory_plan.h"
 #include "services/model/weights.h"
 
@@ -27,27 +26,32 @@ absl::StatusOr<uint64_t> WeightBytes(const ModelFlags& flags, const std::string&
 
 }  // namespace
 
-absl::Status CheckPipelineFits(const ModelFlags& flags, const std::string& folder,
-                               uint64_t limit_bytes) {
-  if (flags.on_gpu() || limit_bytes == std::numeric_limits<uint64_t>::max()) {
-    return absl::OkStatus();
-  }
+absl::StatusOr<KeptMemory> PipelineMemory(const ModelFlags& flags, const std::string& folder) {
+  KeptMemory kept{.who = "the pipeline"};
+  if (flags.on_gpu()) return kept;
   const absl::StatusOr<ModelConfig> config = LoadModelConfig(folder, flags.overrides());
   if (!config.ok()) return config.status();
   const absl::StatusOr<uint64_t> weights = WeightBytes(flags, folder, *config);
   if (!weights.ok()) return weights.status();
-  KeptMemory kept{
-      .who = "the pipeline", .weight_bytes = *weights, .kv_bytes = flags.kv_cache_size_mib() << 20};
-  if (const std::string folder_of_draft = flags.draft_model(); !folder_of_draft.empty()) {
-    const absl::StatusOr<ModelConfig> draft = LoadModelConfig(folder_of_draft);
-    if (!draft.ok()) return draft.status();
-    const absl::StatusOr<uint64_t> draft_weights =
-        WeightBytes(FlagsOfDraftModel(flags), folder_of_draft, *draft);
-    if (!draft_weights.ok()) return draft_weights.status();
-    kept.weight_bytes += *draft_weights;
-    kept.kv_bytes += DraftKvMib(flags, *config, *draft) << 20;
-  }
-  return CheckFits(kept, limit_bytes);
+  kept.weight_bytes = *weights;
+  kept.kv_bytes = flags.kv_cache_size_mib() << 20;
+  const std::string folder_of_draft = flags.draft_model();
+  if (folder_of_draft.empty()) return kept;
+  const absl::StatusOr<ModelConfig> draft = LoadModelConfig(folder_of_draft);
+  if (!draft.ok()) return draft.status();
+  const absl::StatusOr<uint64_t> draft_weights =
+      WeightBytes(FlagsOfDraftModel(flags), folder_of_draft, *draft);
+  if (!draft_weights.ok()) return draft_weights.status();
+  kept.weight_bytes += *draft_weights;
+  kept.kv_bytes += DraftKvMib(flags, *config, *draft) << 20;
+  return kept;
+}
+
+absl::Status CheckPipelineFits(const ModelFlags& flags, const std::string& folder,
+                               uint64_t limit_bytes) {
+  if (limit_bytes == std::numeric_limits<uint64_t>::max()) return absl::OkStatus();
+  const absl::StatusOr<KeptMemory> kept = PipelineMemory(flags, folder);
+  return kept.ok() ? CheckFits(*kept, limit_bytes) : kept.status();
 }
 
 }  // namespace sluice

@@ -24,6 +24,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+}  // namespace
+
 absl::Status SetOption(ModelFlags& flags, absl::string_view name, const std::string& text) {
   const absl::Status set = flags.values.Set(name, text);
   if (!set.ok()) return set;
@@ -33,8 +35,6 @@ absl::Status SetOption(ModelFlags& flags, absl::string_view name, const std::str
   if (cpus.ok()) flags.cpus = *std::move(cpus);
   return Annotate(cpus.status(), "--cpus");
 }
-
-}  // namespace
 
 std::optional<InstructionSet> ModelFlags::instructions() const {
   return *ParseInstructionSet(values.Get<std::string>("instructions"));

@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "kernels/cpu/instruction_set.h"
 #include "kernels/device/make_backend.h"
 #include "kernels/gpu/gpu_facts.h"
@@ -63,6 +65,9 @@ ModelFlags FlagsOfDraftModel(const ModelFlags& flags);
 // the served model's have room for. Of GPUs, whose room is not known before, 512.
 uint64_t DraftKvMib(const ModelFlags& flags, const ModelConfig& config,
                     const ModelConfig& draft_config);
+
+// Sets one option of `flags.values`, and what follows from it; its status names the option.
+absl::Status SetOption(ModelFlags& flags, absl::string_view name, const std::string& text);
 
 // The options that the program of `into` has. --termination_log counts from when it is read, for those
 // after it may be wrong.

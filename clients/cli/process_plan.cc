@@ -118,10 +118,13 @@ class Planner {
     return told;
   }
 
-  OptionValues Gateway() const {
+  OptionValues Gateway(const std::string& model_host) const {
     OptionValues told = given_.ForChild(GatewayProgram());
-    const std::string orchestrator = GatewaySocket();
-    told.Put("orchestrator", orchestrator.empty() ? spec_.listen : orchestrator);
+    if (model_host.empty()) {
+      told.Put("orchestrator", AddressForGateway());
+    } else {
+      told.Put("model_host", model_host);
+    }
     told.Put("listen", spec_.http_listen);
     told.Put("health_listen", SocketOf("gateway"));
     if (!IsHttps() && given_.Get<bool>("insecure_public")) told.Put("plaintext", "true");
@@ -133,6 +136,11 @@ class Planner {
     }
     if (!spec_.demo_token_file.empty()) told.Put("demo_token_file", spec_.demo_token_file);
     return told;
+  }
+
+  std::string AddressForGateway() const {
+    const std::string own = GatewaySocket();
+    return own.empty() ? spec_.listen : own;
   }
 
   Programs GatewayProgram() const {
@@ -161,7 +169,8 @@ class Planner {
   std::string GatewaySocket() const {
     const bool apart =
         IsHttps() || given_.Get<bool>("insecure_public") || !given_.TextOf("http_hosts").empty();
-    return apart && !spec_.http_listen.empty() ? SocketOf("public") : "";
+    const bool needs_own = apart && !spec_.http_listen.empty() && !spec_.reached_by_gateway_alone;
+    return needs_own ? SocketOf("public") : "";
   }
 
   // What was given by one name, by another.
@@ -253,9 +262,27 @@ absl::StatusOr<std::vector<ShardPlan>> PlanShards(const ModelConfig& config,
   return plans;
 }
 
+std::string AddressForGateway(const PipelineSpec& spec) {
+  return Planner(spec).AddressForGateway();
+}
+
+ProcessSpec PlanGateway(const PipelineSpec& spec, const std::string& model_host) {
+  const Planner planner(spec);
+  return planner.Process(planner.GatewayProgram() == kDemoGateway ? "gateway-demo" : "gateway",
+                         "gateway", planner.Gateway(model_host), planner.SocketOf("gateway"));
+}
+
 absl::StatusOr<std::vector<ProcessSpec>> PlanProcesses(const PipelineSpec& spec,
                                                        const ModelConfig& config,
                                                        const std::vector<ShardPlan>& shards) {
+  absl::StatusOr<std::vector<ProcessSpec>> processes = PlanReplica(spec, config, shards);
+  if (processes.ok() && !spec.http_listen.empty()) processes->push_back(PlanGateway(spec));
+  return processes;
+}
+
+absl::StatusOr<std::vector<ProcessSpec>> PlanReplica(const PipelineSpec& spec,
+                                                     const ModelConfig& config,
+                                                     const std::vector<ShardPlan>& shards) {
   const Planner planner(spec);
   const std::vector<int>& cpus = spec.flags.cpus;
   const int threads = spec.flags.num_threads();
@@ -285,10 +312,6 @@ absl::StatusOr<std::vector<ProcessSpec>> PlanProcesses(const PipelineSpec& spec,
   AddDraftModel(spec, config, processes);
   processes.push_back({"orchestrator", "orchestrator", planner.Orchestrator(shards), spec.health});
   if (absl::Status ports = SetMetricsPorts(spec.flags.values, processes); !ports.ok()) return ports;
-  if (!spec.http_listen.empty()) {
-    add(planner.GatewayProgram() == kDemoGateway ? "gateway-demo" : "gateway", "gateway",
-        planner.Gateway());
-  }
   std::vector<ProcessSpec> specs;
   for (Planned& process : processes) {
     specs.push_back(

@@ -10,11 +10,11 @@
 #include "absl/strings/strip.h"
 #include "services/common/status.h"
 #include "services/gateway/anthropic/anthropic_api.h"
-#include "services/gateway/anthropic/error.h"
 #include "services/gateway/api/authorization.h"
 #include "services/gateway/batches/batch_paths.h"
 #include "services/gateway/json/json_text.h"
 #include "services/gateway/kserve/kserve_api.h"
+#include "services/gateway/models/path_error.h"
 #include "services/gateway/openai/embedding_paths.h"
 #include "services/gateway/openai/error.h"
 #include "services/gateway/openai/openai_api.h"
@@ -48,10 +48,20 @@ std::string SpansText(const Tracer* tracer) {
   return prometheus::TextSerializer().Serialize(metrics.Collect());
 }
 
-// As the path's API spells errors.
-http::Response ErrorResponse(absl::string_view path, const absl::Status& status) {
-  if (absl::StartsWith(path, "/v1/messages")) return anthropic::ErrorResponse(status);
-  return openai::ErrorResponse(status);
+std::vector<ModelMeter> MetersOf(const std::vector<std::unique_ptr<ServedModel>>& models) {
+  std::vector<ModelMeter> meters;
+  for (const std::unique_ptr<ServedModel>& model : models) {
+    meters.push_back({model->name, &model->backend.meter()});
+  }
+  return meters;
+}
+
+std::vector<ModelFleet> FleetsOf(const std::vector<std::unique_ptr<ServedModel>>& models) {
+  std::vector<ModelFleet> fleets;
+  for (const std::unique_ptr<ServedModel>& model : models) {
+    fleets.push_back({model->name, model->backend.fleet_figures()});
+  }
+  return fleets;
 }
 
 http::OriginPolicy OriginsOf(const GatewayOptions& options) {
@@ -94,18 +104,24 @@ absl::StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(GatewayOptio
 
 GatewayServer::GatewayServer(GatewayOptions options)
     : options_(std::move(options)),
-      backend_(options_.orchestrators, options_.backend),
-      vocabulary_(&backend_),
-      output_styles_(&backend_, options_.tool_format),
+      model_host_(options_.model_host == nullptr
+                      ? nullptr
+                      : std::make_unique<ModelHost>(options_.model_host)),
+      models_(MakeModels(), model_host_.get(), &body_reader_),
       budgets_(BudgetsOf(options_.memory_bytes)),
       origins_(OriginsOf(options_)),
-      bodies_(budgets_.body_bytes),
-      context_{backend_, vocabulary_, output_styles_, body_reader_, options_.tracer},
-      router_([](int status, absl::string_view message) {
-        return openai::ErrorResponse(status, message);
-      }) {
+      bodies_(budgets_.body_bytes) {
   SetMaxJsonValueBytes(budgets_.value_bytes);
-  AddRoutes();
+  for (const std::unique_ptr<ServedModel>& model : models_.models()) AddRoutes(*model);
+}
+
+std::vector<std::unique_ptr<ServedModel>> GatewayServer::MakeModels() {
+  std::vector<std::unique_ptr<ServedModel>> models;
+  for (const ServedModelOptions& model : options_.models) {
+    models.push_back(std::make_unique<ServedModel>(model, options_.backend, options_.tool_format,
+                                                   &body_reader_, options_.tracer));
+  }
+  return models;
 }
 
 // Before the server, whose connections ask for it.
@@ -115,7 +131,7 @@ absl::Status GatewayServer::StartBatches() {
   options.limits.max_line_bytes = options_.limits.max_body_bytes;
   absl::StatusOr<std::unique_ptr<BatchService>> batches = BatchService::Start(
       std::move(options),
-      [this](std::shared_ptr<http::Exchange> exchange) { router_.Serve(std::move(exchange)); });
+      [this](std::shared_ptr<http::Exchange> exchange) { models_.Serve(std::move(exchange)); });
   if (!batches.ok()) return Annotate(batches.status(), "--batch_dir");
   batches_ = *std::move(batches);
   return absl::OkStatus();
@@ -124,30 +140,32 @@ absl::Status GatewayServer::StartBatches() {
 GatewayServer::~GatewayServer() {
   if (server_ != nullptr) server_->Shutdown(options_.drain_timeout);
   if (batches_ != nullptr) batches_->Shutdown();
-  backend_.Shutdown();
+  models_.Shutdown();
   body_reader_.Shutdown();
-  server_.reset();  // its loops use the backend to their end
+  server_.reset();  // its loops use the models to their end
 }
 
-void GatewayServer::AddRoutes() {
-  router_.Add("GET", "/health", [this](std::shared_ptr<http::Exchange> exchange) {
+void GatewayServer::AddRoutes(ServedModel& model) {
+  http::Router& router = model.router;
+  const ApiContext& context = model.context;
+  router.Add("GET", "/health", [this](std::shared_ptr<http::Exchange> exchange) {
     ServeHealth(std::move(exchange));
   });
-  router_.Add("GET", "/metrics", [this](const std::shared_ptr<http::Exchange>& exchange) {
+  router.Add("GET", "/metrics", [this](const std::shared_ptr<http::Exchange>& exchange) {
     exchange->Respond({.headers = {{"content-type", "text/plain; version=0.0.4; charset=utf-8"}},
                        .body = MetricsText()});
   });
-  router_.Add("GET", "/version", [](std::shared_ptr<http::Exchange> exchange) {
+  router.Add("GET", "/version", [](std::shared_ptr<http::Exchange> exchange) {
     ApiCall(std::move(exchange)).Respond(200, {{"version", SLUICE_VERSION}});
   });
-  openai::AddRoutes(router_, context_);
-  openai::AddTextRoutes(router_, context_);
-  openai::AddEmbeddingRoutes(router_, context_);
-  anthropic::AddRoutes(router_, context_);
-  AddBatchRoutes(router_, context_, [this] { return batches_.get(); });
-  kserve::AddRoutes(router_, context_);
-  AddOpenApiRoute(router_);
-  AddPageRoutes(router_, context_, options_.page);
+  openai::AddRoutes(router, context);
+  openai::AddTextRoutes(router, context);
+  openai::AddEmbeddingRoutes(router, context);
+  anthropic::AddRoutes(router, context);
+  AddBatchRoutes(router, context, [this] { return batches_.get(); });
+  kserve::AddRoutes(router, context);
+  AddOpenApiRoute(router);
+  AddPageRoutes(router, context, options_.page);
 }
 
 // With a grace it answers at once, so that a probe can tell a gateway that does not answer from one
@@ -160,7 +178,7 @@ void GatewayServer::ServeHealth(std::shared_ptr<http::Exchange> exchange) {
     return SteadyTime::Now() - last_served_ < grace;
   }();
   if (answers_now) RespondHealth(*call, absl::OkStatus());
-  backend_.CheckHealth(call->caller().loop, [this, call, answers_now](const absl::Status& status) {
+  models_.CheckHealth(call->caller().loop, [this, call, answers_now](const absl::Status& status) {
     if (status.ok()) {
       absl::MutexLock lock(&mutex_);
       last_served_ = SteadyTime::Now();
@@ -184,18 +202,18 @@ std::string GatewayServer::MetricsText() {
       bodies_.used(),
       "\n# HELP sluice_gateway_refused_calls_total Calls of callers who are not known.\n"
       "# TYPE sluice_gateway_refused_calls_total counter\nsluice_gateway_refused_calls_total ",
-      refused_calls_.total(), "\n", backend_.meter().Text(), backend_.MetricsText(),
-      SpansText(options_.tracer));
+      refused_calls_.total(), "\n", MetersText(MetersOf(models_.models())),
+      FleetsText(FleetsOf(models_.models())), SpansText(options_.tracer));
 }
 
 // What a head alone says.
 std::optional<http::Response> GatewayServer::RefusalOf(const http::Request& request) const {
   if (const std::optional<std::string> refusal = origins_.Refusal(request)) {
-    return ErrorResponse(request.path, absl::PermissionDeniedError(*refusal));
+    return PathError(request.path, absl::PermissionDeniedError(*refusal));
   }
   const absl::Status authorization = AuthorizationOf(request).status();
   if (authorization.ok()) return std::nullopt;
-  return ErrorResponse(request.path, authorization);
+  return PathError(request.path, authorization);
 }
 
 // Of a body that is not small: its caller must be known before it is read.
@@ -204,11 +222,10 @@ void GatewayServer::Admit(const std::shared_ptr<const http::Request>& head, http
   const Caller caller = {.loop = &loop,
                          .authorization = AuthorizationOf(*head).value_or(std::string()),
                          .trace = std::nullopt};
-  backend_.GetModel(
-      caller, [head, done = std::move(done)](const absl::StatusOr<v1::GetModelResponse>& model) {
-        if (model.ok()) return done(std::nullopt);
-        done(ErrorResponse(head->path, model.status()));
-      });
+  models_.CheckCaller(caller, [head, done = std::move(done)](const absl::Status& known) {
+    if (known.ok()) return done(std::nullopt);
+    done(PathError(head->path, known));
+  });
 }
 
 // One line a second for each peer.
@@ -228,7 +245,7 @@ http::ConnectionContext GatewayServer::MakeConnectionContext() {
               [this](std::shared_ptr<http::Exchange> exchange) {
                 const bool asks_leave = exchange->request().method == "OPTIONS";
                 if (asks_leave) return exchange->Respond({.status = 204});
-                router_.Serve(std::move(exchange));
+                models_.Serve(std::move(exchange));
               },
           .error_response =
               [](int status, absl::string_view message) {

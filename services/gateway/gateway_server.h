@@ -17,15 +17,15 @@
 #include "services/common/steady_time.h"
 #include "services/gateway/api/api_call.h"
 #include "services/gateway/api/body_reader.h"
-#include "services/gateway/api/output_styles.h"
 #include "services/gateway/backend/backend.h"
-#include "services/gateway/backend/vocabulary.h"
 #include "services/gateway/batches/batch_service.h"
 #include "services/gateway/budgets.h"
 #include "services/gateway/http/memory_budget.h"
 #include "services/gateway/http/origin_policy.h"
-#include "services/gateway/http/router.h"
 #include "services/gateway/http/server.h"
+#include "services/gateway/models/model_directory.h"
+#include "services/gateway/models/model_host.h"
+#include "services/gateway/models/served_model.h"
 #include "services/gateway/page/page.h"
 #include "services/gateway/refused_calls.h"
 #include "services/gateway/tool_calls/format.h"
@@ -34,9 +34,9 @@
 namespace sluice::gateway {
 
 struct GatewayOptions {
-  // At least one, unless `backend.discover` finds them.
-  std::vector<std::shared_ptr<grpc::Channel>> orchestrators;
-  std::string listen = "127.0.0.1:8080";                      // see http::ServerOptions
+  std::vector<ServedModelOptions> models;     // at least one; of several each has a name
+  std::shared_ptr<grpc::Channel> model_host;  // of models that sleep; null: none does
+  std::string listen = "127.0.0.1:8080";      // see http::ServerOptions
   int num_threads = 1;
   std::string tls_certificate;  // PEM files; HTTPS where set
   std::string tls_key;
@@ -77,7 +77,8 @@ class GatewayServer {
   explicit GatewayServer(GatewayOptions options);
 
   absl::Status StartBatches();
-  void AddRoutes();
+  std::vector<std::unique_ptr<ServedModel>> MakeModels();
+  void AddRoutes(ServedModel& model);
   void ServeHealth(std::shared_ptr<http::Exchange> exchange);
   std::string MetricsText();
   http::ConnectionContext MakeConnectionContext();
@@ -87,16 +88,13 @@ class GatewayServer {
   void CountRefused(const http::Request& request, http::Loop& loop);
 
   const GatewayOptions options_;
-  Backend backend_;
-  Vocabulary vocabulary_;
-  OutputStyles output_styles_;
   BodyReader body_reader_;
+  const std::unique_ptr<ModelHost> model_host_;  // null: no model sleeps
+  ModelDirectory models_;
   const Budgets budgets_;
   const http::OriginPolicy origins_;
   http::MemoryBudget bodies_;
   RefusedCalls refused_calls_;
-  const ApiContext context_;
-  http::Router router_;
   std::unique_ptr<BatchService> batches_;  // null: there are none
   absl::Mutex mutex_;
   SteadyTime last_served_ ABSL_GUARDED_BY(mutex_);  // that an orchestrator said so

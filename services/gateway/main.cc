@@ -8,12 +8,14 @@
 #include <cstdlib>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "kernels/usable_memory.h"
 #include "services/common/address.h"
@@ -21,11 +23,14 @@
 #include "services/common/steady_time.h"
 #include "services/gateway/backend/endpoint_source.h"
 #include "services/gateway/gateway_server.h"
+#include "services/gateway/models/model_host.h"
+#include "services/gateway/models/served_model.h"
 #include "services/gateway/page/page_flags.h"
 #include "services/gateway/tool_calls/format.h"
 #include "services/process/log.h"
 #include "services/program/arguments.h"
 #include "services/rpc/server.h"
+#include "services/rpc/transport.h"
 #include "services/security/certificate_files.h"
 #include "services/security/local_address.h"
 #include "services/security/read_file.h"
@@ -35,8 +40,16 @@ namespace sluice {
 namespace {
 
 absl::Status CheckAddresses(const OptionValues& values) {
-  if (values.Get<std::string>("orchestrator").empty()) {
-    return absl::InvalidArgumentError("--orchestrator is required: its address");
+  const int num_given = (values.Get<std::string>("orchestrator").empty() ? 0 : 1) +
+                        (values.Get<std::string>("models").empty() ? 0 : 1) +
+                        (values.Get<std::string>("model_host").empty() ? 0 : 1);
+  if (num_given == 0) {
+    return absl::InvalidArgumentError(
+        "--orchestrator is required: its address; or --models, of several models");
+  }
+  if (num_given > 1) {
+    return absl::InvalidArgumentError(
+        "--orchestrator, --models and --model_host: more than one was given; choose one");
   }
   absl::Status status = Annotate(CheckListenAddress(values.Get<std::string>("listen")), "--listen");
   if (const std::string health = values.Get<std::string>("health_listen"); !health.empty()) {
@@ -87,6 +100,81 @@ uint64_t AllowManyDescriptors() {
   return limit.rlim_cur;
 }
 
+// The orchestrators of one model, by comma.
+absl::StatusOr<gateway::ServedModelOptions> ModelAt(absl::string_view name,
+                                                    absl::string_view addresses,
+                                                    const ClientSecurity& security) {
+  gateway::ServedModelOptions model = {.name = std::string(name)};
+  absl::StatusOr<std::shared_ptr<gateway::EndpointSource>> source =
+      gateway::EndpointSource::Parse(addresses, security);
+  if (!source.ok()) return source.status();
+  if ((*source)->changes()) {
+    model.discover = [source = *std::move(source)] { return source->Find(); };
+    return model;
+  }
+  for (const gateway::Orchestrator& orchestrator : (*source)->Find()) {
+    model.orchestrators.push_back(orchestrator.channel);
+  }
+  return model;
+}
+
+// Of --models.
+absl::StatusOr<std::vector<gateway::ServedModelOptions>> NamedModels(
+    const std::string& text, const ClientSecurity& security) {
+  std::vector<gateway::ServedModelOptions> models;
+  std::set<std::string> names;
+  for (const absl::string_view entry : absl::StrSplit(text, ';', absl::SkipEmpty())) {
+    const std::vector<std::string> parts = absl::StrSplit(entry, absl::MaxSplits('=', 1));
+    if (parts.size() < 2 || parts[0].empty() || parts[1].empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--models: \"", entry, "\" is not NAME=ADDRESS[,ADDRESS]"));
+    }
+    if (!names.insert(parts[0]).second) {
+      return absl::InvalidArgumentError(absl::StrCat("--models: ", parts[0], " is there twice"));
+    }
+    absl::StatusOr<gateway::ServedModelOptions> model = ModelAt(parts[0], parts[1], security);
+    if (!model.ok()) return model.status();
+    models.push_back(*std::move(model));
+  }
+  return models;
+}
+
+// What the host at `channel` has.
+absl::StatusOr<std::vector<gateway::ServedModelOptions>> HostedModels(
+    const std::shared_ptr<grpc::Channel>& channel, const ClientSecurity& security) {
+  const absl::StatusOr<v1::ListModelsResponse> hosted = gateway::ModelHost(channel).ListNow();
+  if (!hosted.ok()) return Annotate(hosted.status(), "--model_host");
+  std::vector<gateway::ServedModelOptions> models;
+  for (const v1::HostedModel& each : hosted->models()) {
+    absl::StatusOr<gateway::ServedModelOptions> model =
+        ModelAt(each.name(), each.endpoint(), security);
+    if (!model.ok()) return model.status();
+    model->sleeps = each.sleeps();
+    models.push_back(*std::move(model));
+  }
+  return models;
+}
+
+absl::Status FindModels(const OptionValues& values, const ClientSecurity& security,
+                        gateway::GatewayOptions& options) {
+  absl::StatusOr<std::vector<gateway::ServedModelOptions>> models;
+  if (const std::string host = values.Get<std::string>("model_host"); !host.empty()) {
+    absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = DialPublic(host);
+    if (!channel.ok()) return channel.status();
+    options.model_host = *std::move(channel);
+    models = HostedModels(options.model_host, security);
+  } else if (const std::string named = values.Get<std::string>("models"); !named.empty()) {
+    models = NamedModels(named, security);
+  } else {
+    absl::StatusOr<gateway::ServedModelOptions> model =
+        ModelAt("", values.Get<std::string>("orchestrator"), security);
+    if (!model.ok()) return model.status();
+    models = std::vector{*std::move(model)};
+  }
+  if (models.ok()) options.models = *std::move(models);
+  return models.status();
+}
+
 absl::StatusOr<gateway::GatewayOptions> OptionsOf(const OptionValues& values) {
   const absl::Status files =
       CheckCertificateFiles({.certificate = values.Get<std::string>("tls_cert"),
@@ -100,10 +188,7 @@ absl::StatusOr<gateway::GatewayOptions> OptionsOf(const OptionValues& values) {
               .authority = values.Get<std::string>("orchestrator_tls_ca")},
       .server = Role::kOrchestrator,
       .insecure = values.Get<bool>("orchestrator_insecure")};
-  absl::StatusOr<std::shared_ptr<gateway::EndpointSource>> source =
-      gateway::EndpointSource::Parse(values.Get<std::string>("orchestrator"), security);
-  if (!source.ok()) return source.status();
-  options.backend.discover = [source = *std::move(source)] { return source->Find(); };
+  if (absl::Status found = FindModels(values, security, options); !found.ok()) return found;
   if (const std::string file = values.Get<std::string>("orchestrator_token_file"); !file.empty()) {
     const absl::StatusOr<std::string> token = ReadRegularFile(file);
     if (!token.ok()) return Annotate(token.status(), "--orchestrator_token_file");

@@ -13,10 +13,15 @@ inline constexpr char kWeightWords[] = "auto, f32, bf16, int8, int4, fp8, int8-g
 
 inline constexpr std::array kOptions = {
     // --- Where clients come ---
+    TextOption("config", kUp, "FILE",
+               "Serves several models behind one gateway, as this YAML or JSON file says: options "
+               "by name, and `models`, a list of the options of each (docs/serving.md). Options "
+               "given beside it are of all of them.")
+        .BeginsSection("Server")
+        .SetByPlanner(),
     IntegerOption("port", kUp, "PORT", "Where clients reach it; 0: a free port.")
         .Default("8700")
-        .From(0, 65535)
-        .BeginsSection("Server"),
+        .From(0, 65535),
     TextOption("host", kUp, "HOST",
                "An address of this host; beyond loopback it needs TLS, and tokens or certificates "
                "of the clients.")
@@ -73,14 +78,22 @@ inline constexpr std::array kOptions = {
     SwitchOption("demo", kUp,
                  "The gateway's page gets buttons that kill processes, for whoever opens it by the "
                  "address that is printed."),
-    TextOption("orchestrator", kGateway, "ADDRESS",
-               "Address of the orchestrator, or of several by comma: HOST:PORT, unix:/PATH; "
-               "dns:///HOST:PORT stands for all addresses of a name, file:/PATH for those that a file "
-               "lists, one a line, both looked at again as they change. Each call goes to the one that "
-               "is known to hold the longest beginning of its prompt, weighed with load."),
+    TextOption(
+        "orchestrator", kGateway, "ADDRESS",
+        "Address of the orchestrator, or of several by comma: HOST:PORT, unix:/PATH; "
+        "dns:///HOST:PORT stands for all addresses of a name, file:/PATH for those that a file "
+        "lists, one a line, both looked at again as they change. Each call goes to the one that "
+        "is known to hold the longest beginning of its prompt, weighed with load."),
     TextOption("orchestrator_token_file", kGateway, "FILE",
                "File with a bearer token of the gateway's own, which is for a tenant with "
                "sees_all_requests: it asks orchestrators what their caches hold."),
+    TextOption(
+        "models", kGateway, "NAME=ADDRESSES",
+        "Several models, by semicolon, in place of --orchestrator: the name that requests ask "
+        "for and its orchestrators, by comma. The first serves requests that name none."),
+    TextOption("model_host", kGateway, "ADDRESS",
+               "unix:/PATH of `sluice up --config`, which says what models there are, and wakes "
+               "those that sleep."),
     TextOption("orchestrator_tls_ca", kGateway, "FILE",
                "Authority of the orchestrators' public certificates (PEM)."),
     TextOption("orchestrator_tls_cert", kGateway, "FILE",

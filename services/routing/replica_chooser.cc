@@ -19,6 +19,10 @@ constexpr double kExpectedSeconds = 60;
 constexpr int64_t kLeastSlack = 512;
 // Of the keys of long prompts every fourth is expected: what is expected is soon held, or not.
 constexpr bool IsExpected(size_t index) { return index < 32 || index % 4 == 3; }
+// What was sent to a replica longer ago than once to twice this is counted in what it reports.
+constexpr double kReportSeconds = 0.2;
+// Costs that are closer count as equal where something is known: reports are a moment old.
+constexpr int64_t kNoise = 256;
 // Weight of the latest prompt in the mean of bytes per token.
 constexpr double kLatest = 1.0 / 64;
 
@@ -221,6 +225,16 @@ void ReplicaChooser::Expect(const PromptKeys& prompt, PrefixKey scope, ReplicaId
 
 // ---- Choosing ----
 
+void ReplicaChooser::DropOldCharges(double now) {
+  for (Replica& replica : replicas_) {
+    if (!replica.reports || now - replica.charges_since < kReportSeconds) continue;
+    const bool all = now - replica.charges_since >= 2 * kReportSeconds;
+    replica.assumed_before = all ? 0 : replica.assumed;
+    replica.assumed = 0;
+    replica.charges_since = now;
+  }
+}
+
 int64_t ReplicaChooser::CostOf(const Replica& replica, int64_t prompt, int64_t known) const {
   const int64_t to_compute = std::max<int64_t>(prompt - known, 0);
   const ReplicaLoad& load = replica.load;
@@ -233,6 +247,7 @@ int64_t ReplicaChooser::CostOf(const Replica& replica, int64_t prompt, int64_t k
 ReplicaChoice ReplicaChooser::Choose(const PromptKeys& prompt, PrefixKey scope, double now,
                                      const std::function<bool(ReplicaId)>& may) {
   FindKnown(prompt, scope, now);
+  DropOldCharges(now);
   const int64_t num_tokens = prompt.NumTokens(bytes_per_token_);
   costs_.assign(replicas_.size(), kNever);
   int64_t least = kNever;
@@ -251,7 +266,8 @@ ReplicaChoice ReplicaChooser::Choose(const PromptKeys& prompt, PrefixKey scope, 
   }
   if (least == kNever) return {};
   const bool has_key = !prompt.keys.empty();
-  const int64_t slack = has_key && most_known == 0 ? std::max(num_tokens, kLeastSlack) : 0;
+  int64_t slack = 0;
+  if (has_key) slack = most_known == 0 ? std::max(num_tokens, kLeastSlack) : kNoise;
   ReplicaId best = -1;
   PrefixKey best_rank = 0;
   const size_t count = replicas_.size();
@@ -259,7 +275,7 @@ ReplicaChoice ReplicaChooser::Choose(const PromptKeys& prompt, PrefixKey scope, 
     const size_t id = (next_ + i) % count;
     if (costs_[id] == kNever || costs_[id] - least > slack) continue;
     const PrefixKey rank = has_key ? RendezvousRank(replicas_[id].name, prompt.keys.front()) : 0;
-    if (best != -1 && rank <= best_rank) continue;
+    if (best != -1 && std::pair(known_[id], rank) <= std::pair(known_[best], best_rank)) continue;
     best = static_cast<ReplicaId>(id);
     best_rank = rank;
   }

@@ -7,10 +7,10 @@
 //
 // prompt - known are to be computed; `waiting` are to be computed before them; `held` are read in
 // every step; `assumed` are those of requests that were sent there and that its last report may not
-// count yet; `lacking` are those for which it has no blocks. Of equal costs, and while no replica
-// knows anything of the prompt within a slack, the one that rendezvous hashing puts first is chosen, so
-// that choosers that know nothing of each other choose alike; prompts too short to have a key go
-// round.
+// count yet; `lacking` are those for which it has no blocks. Of costs within 256 of the least the
+// replica with the longest known beginning is chosen; while no replica knows anything of the prompt,
+// of costs within its length, the one that rendezvous hashing puts first, so that choosers that know
+// nothing of each other choose alike. Prompts too short to have a key go to the least cost, in turns.
 //
 // Pure: no clock (the caller says the time, in seconds from any origin), no I/O. The same calls make
 // the same choices. Not thread-safe.
@@ -114,6 +114,7 @@ class ReplicaChooser {
     ReplicaLoad load;
     int64_t assumed = 0;         // since the last report
     int64_t assumed_before = 0;  // since the one before it
+    double charges_since = 0;    // of the last time that charges were dropped
   };
   // Prompts that went to a replica and that it may not have computed yet.
   struct Expected {
@@ -127,6 +128,7 @@ class ReplicaChooser {
   bool IsThere(ReplicaId replica) const;
   void FindKnown(const PromptKeys& prompt, PrefixKey scope, double now);
   void Expect(const PromptKeys& prompt, PrefixKey scope, ReplicaId replica, double now);
+  void DropOldCharges(double now);
   int64_t CostOf(const Replica& replica, int64_t prompt, int64_t known) const;
 
   std::vector<std::unique_ptr<Bank>> banks_;

@@ -11,16 +11,22 @@ namespace {
 // What a loop reads by itself: below 3 ms at the slowest.
 constexpr size_t kSmallBytes = 32 << 10;
 
-absl::Status ReadBody(absl::string_view body, const BodyReader::Read& read) {
-  const absl::StatusOr<nlohmann::json> parsed = ParseJson(body);
-  return parsed.ok() ? read(*parsed) : parsed.status();
-}
-
 }  // namespace
 
 void BodyReader::Start(http::Loop& loop, const std::string& tenant, absl::string_view body,
                        Read read, std::function<void(const absl::Status&)> done) {
-  if (body.size() <= kSmallBytes) return done(ReadBody(body, read));
+  StartText(
+      loop, tenant, body,
+      [read = std::move(read)](absl::string_view text) {
+        const absl::StatusOr<nlohmann::json> parsed = ParseJson(text);
+        return parsed.ok() ? read(*parsed) : parsed.status();
+      },
+      std::move(done));
+}
+
+void BodyReader::StartText(http::Loop& loop, const std::string& tenant, absl::string_view body,
+                           ReadText read, std::function<void(const absl::Status&)> done) {
+  if (body.size() <= kSmallBytes) return done(read(body));
   const std::lock_guard lock(mutex_);
   if (stopping_) return;
   waiting_[tenant].push_back({&loop, body, std::move(read), std::move(done)});
@@ -41,7 +47,7 @@ void BodyReader::Run() {
     if (next->second.empty()) waiting_.erase(next);
     lock.unlock();
     http::Loop& loop = *task->loop;
-    const absl::Status status = ReadBody(task->body, task->read);
+    const absl::Status status = task->read(task->body);
     // The task itself, and no copy of it: what it holds ends on the loop, as it must.
     loop.Post([task = std::move(task), status] { task->done(status); });
     lock.lock();

@@ -20,8 +20,9 @@ namespace sluice::gateway {
 
 class BodyReader {
  public:
-  // What reads a body and keeps what it made of it.
+  // What reads a body and keeps what it made of it; the second of its text.
   using Read = std::function<absl::Status(const nlohmann::json& body)>;
+  using ReadText = std::function<absl::Status(absl::string_view body)>;
 
   BodyReader() = default;
   ~BodyReader() { Shutdown(); }
@@ -33,6 +34,9 @@ class BodyReader {
   // else `read` on another, and `done` on the loop later. `body` stays valid until `done`.
   void Start(http::Loop& loop, const std::string& tenant, absl::string_view body, Read read,
              std::function<void(const absl::Status&)> done);
+  // The same without parsing it.
+  void StartText(http::Loop& loop, const std::string& tenant, absl::string_view body, ReadText read,
+                 std::function<void(const absl::Status&)> done);
 
   // Drops what waits, and waits for what is under way. No large body is read from then on.
   void Shutdown();
@@ -41,7 +45,7 @@ class BodyReader {
   struct Task {
     http::Loop* loop;
     absl::string_view body;
-    Read read;
+    ReadText read;
     std::function<void(const absl::Status&)> done;
   };
 

@@ -127,8 +127,7 @@ class Backend {
   }
   void OnLost(Route& route);
 
-  // For Prometheus.
-  std::string MetricsText() { return fleet_.MetricsText(); }
+  FleetFigures fleet_figures() { return fleet_.figures(); }
 
   // What the caller is told of an error, which may name addresses of this host's network: those are
   // logged instead.

@@ -25,6 +25,9 @@ class EndpointSource {
   static absl::StatusOr<std::unique_ptr<EndpointSource>> Parse(absl::string_view list,
                                                                ClientSecurity security);
 
+  // False: it is one address, and stays.
+  bool changes() const { return items_.size() > 1 || items_[0].is_file || items_[0].resolves; }
+
   // Those that there are now. Names are asked for and files read; where that fails, what they said
   // last counts, and the log has a line. Blocks for that long. Unchanged ones keep their channels.
   std::vector<Orchestrator> Find();

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "services/common/status.h"
 #include "services/messages/metadata.h"
 #include "services/process/log.h"
@@ -104,11 +106,11 @@ ReplicaId Fleet::Choose(const v1::GenerateRequest& request, PrefixKey sharer, Ro
   route.choice = chooser_.Choose(*route.keys, known_scope, now, another);
   if (route.choice.replica < 0) route.choice = chooser_.Choose(*route.keys, known_scope, now, may);
   if (route.choice.known_tokens > 0) {
-    ++num_by_prefix_;
+    ++figures_.num_by_prefix;
   } else {
-    ++(route.keys->keys.empty() ? num_by_load_ : num_by_hash_);
+    ++(route.keys->keys.empty() ? figures_.num_by_load : figures_.num_by_hash);
   }
-  num_known_tokens_ += static_cast<uint64_t>(route.choice.known_tokens);
+  figures_.num_known_tokens += route.choice.known_tokens;
   return route.choice.replica;
 }
 
@@ -229,31 +231,61 @@ void Fleet::Shutdown() {
   mutex_.Await(absl::Condition(&idle));
 }
 
-std::string Fleet::MetricsText() {
+FleetFigures Fleet::figures() {
   absl::MutexLock lock(&mutex_);
-  const auto heard = std::count_if(members_.begin(), members_.end(),
-                                   [](const auto& member) { return member.second.is_heard; });
-  return absl::StrCat(
-      "# HELP sluice_gateway_orchestrators Orchestrators that calls go to.\n"
-      "# TYPE sluice_gateway_orchestrators gauge\nsluice_gateway_orchestrators ",
-      members_.size(),
-      "\n# HELP sluice_gateway_heard_orchestrators Those that say what their caches hold.\n"
-      "# TYPE sluice_gateway_heard_orchestrators gauge\nsluice_gateway_heard_orchestrators ",
-      heard,
-      "\n# HELP sluice_gateway_known_prefixes Beginnings of prompts that some orchestrator holds.\n"
-      "# TYPE sluice_gateway_known_prefixes gauge\nsluice_gateway_known_prefixes ",
-      chooser_.num_keys(),
-      "\n# HELP sluice_gateway_routed_calls_total Calls by how their orchestrator was chosen: by a "
-      "known prefix, by hashing, or by load alone.\n"
-      "# TYPE sluice_gateway_routed_calls_total counter\n"
-      "sluice_gateway_routed_calls_total{by=\"prefix\"} ",
-      num_by_prefix_, "\nsluice_gateway_routed_calls_total{by=\"hash\"} ", num_by_hash_,
-      "\nsluice_gateway_routed_calls_total{by=\"load\"} ", num_by_load_,
-      "\n# HELP sluice_gateway_known_prompt_tokens_total Prompt tokens that the chosen "
-      "orchestrators were known to hold.\n"
-      "# TYPE sluice_gateway_known_prompt_tokens_total counter\n"
-      "sluice_gateway_known_prompt_tokens_total ",
-      num_known_tokens_, "\n");
+  FleetFigures figures = figures_;
+  figures.num_orchestrators = std::ssize(members_);
+  figures.num_heard = std::count_if(members_.begin(), members_.end(),
+                                    [](const auto& member) { return member.second.is_heard; });
+  figures.num_prefixes = static_cast<int64_t>(chooser_.num_keys());
+  return figures;
+}
+
+std::string FleetsText(const std::vector<ModelFleet>& fleets) {
+  std::string text;
+  const auto labels = [](const ModelFleet& fleet, absl::string_view by) {
+    std::vector<std::string> parts;
+    if (!fleet.model.empty()) {
+      // Names of models may have any character.
+      parts.push_back(absl::StrCat(
+          "model=\"",
+          absl::StrReplaceAll(fleet.model, {{"\\", "\\\\"}, {"\"", "\\\""}, {"\n", "\\n"}}), "\""));
+    }
+    if (!by.empty()) parts.push_back(absl::StrCat("by=\"", by, "\""));
+    return parts.empty() ? std::string() : absl::StrCat("{", absl::StrJoin(parts, ","), "}");
+  };
+  const auto head = [&text](absl::string_view name, absl::string_view type,
+                            absl::string_view help) {
+    absl::StrAppend(&text, "# HELP ", name, " ", help, "\n# TYPE ", name, " ", type, "\n");
+  };
+  const auto samples = [&](absl::string_view name, absl::string_view by,
+                           int64_t FleetFigures::*value) {
+    for (const ModelFleet& fleet : fleets) {
+      absl::StrAppend(&text, name, labels(fleet, by), " ", fleet.figures.*value, "\n");
+    }
+  };
+  const auto one = [&](absl::string_view name, absl::string_view type, absl::string_view help,
+                       int64_t FleetFigures::*value) {
+    head(name, type, help);
+    samples(name, "", value);
+  };
+  one("sluice_gateway_orchestrators", "gauge", "Orchestrators that calls go to.",
+      &FleetFigures::num_orchestrators);
+  one("sluice_gateway_heard_orchestrators", "gauge", "Those that say what their caches hold.",
+      &FleetFigures::num_heard);
+  one("sluice_gateway_known_prefixes", "gauge",
+      "Beginnings of prompts that some orchestrator holds.", &FleetFigures::num_prefixes);
+  constexpr char kRouted[] = "sluice_gateway_routed_calls_total";
+  head(kRouted, "counter",
+       "Calls by how their orchestrator was chosen: by a known prefix, by hashing, or by load "
+       "alone.");
+  samples(kRouted, "prefix", &FleetFigures::num_by_prefix);
+  samples(kRouted, "hash", &FleetFigures::num_by_hash);
+  samples(kRouted, "load", &FleetFigures::num_by_load);
+  one("sluice_gateway_known_prompt_tokens_total", "counter",
+      "Prompt tokens that the chosen orchestrators were known to hold.",
+      &FleetFigures::num_known_tokens);
+  return text;
 }
 
 }  // namespace sluice::gateway

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -29,6 +30,24 @@ struct Route {
   ReplicaChoice choice;
   ReplicaId lost = -1;  // where the last try failed
 };
+
+// For metrics.
+struct FleetFigures {
+  int64_t num_orchestrators = 0;
+  int64_t num_heard = 0;                                        // that say what they hold
+  int64_t num_prefixes = 0;                                     // that some orchestrator holds
+  int64_t num_by_prefix = 0, num_by_hash = 0, num_by_load = 0;  // calls, by how they were routed
+  int64_t num_known_tokens = 0;  // of prompts, at the chosen orchestrators
+};
+
+// One model's.
+struct ModelFleet {
+  std::string model;  // empty: there is no other, and it has no label
+  FleetFigures figures;
+};
+
+// In Prometheus' text format.
+std::string FleetsText(const std::vector<ModelFleet>& fleets);
 
 class Fleet {
  public:
@@ -55,7 +74,7 @@ class Fleet {
   // Ends all calls, and waits for their ends.
   void Shutdown();
 
-  std::string MetricsText();
+  FleetFigures figures();
 
  private:
   class Listening;
@@ -80,10 +99,7 @@ class Fleet {
   int num_calls_ ABSL_GUARDED_BY(mutex_) = 0;
   // What orchestrators have said of the scopes of callers, by sharer.
   absl::flat_hash_map<PrefixKey, PrefixKey> scopes_ ABSL_GUARDED_BY(mutex_);
-  uint64_t num_by_prefix_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint64_t num_by_hash_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint64_t num_by_load_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint64_t num_known_tokens_ ABSL_GUARDED_BY(mutex_) = 0;
+  FleetFigures figures_ ABSL_GUARDED_BY(mutex_);  // but for the first three
 };
 
 }  // namespace sluice::gateway

@@ -3,14 +3,25 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 
 namespace sluice::gateway {
 namespace {
 
-std::string Single(absl::string_view name, absl::string_view type, absl::string_view help,
-                   int64_t value) {
-  return absl::StrCat("# HELP ", name, " ", help, "\n# TYPE ", name, " ", type, "\n", name, " ",
-                      value, "\n");
+std::string Head(absl::string_view name, absl::string_view type, absl::string_view help) {
+  return absl::StrCat("# HELP ", name, " ", help, "\n# TYPE ", name, " ", type, "\n");
+}
+
+std::string Braced(absl::string_view labels) {
+  return labels.empty() ? "" : absl::StrCat("{", labels, "}");
+}
+
+// Names of models may have any character.
+std::string LabelOf(const ModelMeter& meter) {
+  if (meter.model.empty()) return "";
+  return absl::StrCat(
+      "model=\"", absl::StrReplaceAll(meter.model, {{"\\", "\\\\"}, {"\"", "\\\""}, {"\n", "\\n"}}),
+      "\"");
 }
 
 }  // namespace
@@ -29,28 +40,45 @@ std::vector<int64_t> Histogram::Counts() const {
   return counts;
 }
 
-std::string Histogram::Text(absl::string_view name, absl::string_view help) const {
+std::string Histogram::Samples(absl::string_view name, absl::string_view label) const {
   const std::vector<int64_t> counts = Counts();
-  std::string text = absl::StrCat("# HELP ", name, " ", help, "\n# TYPE ", name, " histogram\n");
+  const std::string before = label.empty() ? "" : absl::StrCat(label, ",");
+  std::string text;
   for (size_t i = 0; i < kBounds.size(); ++i) {
-    absl::StrAppend(&text, name, "_bucket{le=\"", kBounds[i] / 1000, "\"} ", counts[i], "\n");
+    absl::StrAppend(&text, name, "_bucket{", before, "le=\"", kBounds[i] / 1000, "\"} ", counts[i],
+                    "\n");
   }
-  absl::StrAppend(&text, name, "_bucket{le=\"+Inf\"} ", counts.back(), "\n", name, "_sum ",
-                  static_cast<double>(sum_nanoseconds_) / 1e9, "\n", name, "_count ", counts.back(),
-                  "\n");
+  absl::StrAppend(&text, name, "_bucket{", before, "le=\"+Inf\"} ", counts.back(), "\n", name,
+                  "_sum", Braced(label), " ", static_cast<double>(sum_nanoseconds_) / 1e9, "\n",
+                  name, "_count", Braced(label), " ", counts.back(), "\n");
   return text;
 }
 
-std::string Meter::Text() const {
-  return absl::StrCat(
-      Single("sluice_gateway_generations", "gauge", "Generate calls under way.", num_open),
-      Single("sluice_gateway_tokens_total", "counter", "Tokens received.", num_tokens),
-      Single("sluice_gateway_resumed_total", "counter",
-             "Generate calls made again after their connection was lost.", num_resumed),
-      time_to_first_token.Text("sluice_gateway_time_to_first_token_seconds",
-                               "From a Generate call to its first token."),
-      time_between_tokens.Text("sluice_gateway_time_between_tokens_seconds",
-                               "Between tokens of a sequence."));
+std::string MetersText(const std::vector<ModelMeter>& meters) {
+  std::string text;
+  const auto single = [&](absl::string_view name, absl::string_view type, absl::string_view help,
+                          std::atomic<int64_t> Meter::*value) {
+    absl::StrAppend(&text, Head(name, type, help));
+    for (const ModelMeter& each : meters) {
+      absl::StrAppend(&text, name, Braced(LabelOf(each)), " ", (each.meter->*value).load(), "\n");
+    }
+  };
+  const auto histogram = [&](absl::string_view name, absl::string_view help,
+                             Histogram Meter::*value) {
+    absl::StrAppend(&text, Head(name, "histogram", help));
+    for (const ModelMeter& each : meters) {
+      absl::StrAppend(&text, (each.meter->*value).Samples(name, LabelOf(each)));
+    }
+  };
+  single("sluice_gateway_generations", "gauge", "Generate calls under way.", &Meter::num_open);
+  single("sluice_gateway_tokens_total", "counter", "Tokens received.", &Meter::num_tokens);
+  single("sluice_gateway_resumed_total", "counter",
+         "Generate calls made again after their connection was lost.", &Meter::num_resumed);
+  histogram("sluice_gateway_time_to_first_token_seconds",
+            "From a Generate call to its first token.", &Meter::time_to_first_token);
+  histogram("sluice_gateway_time_between_tokens_seconds", "Between tokens of a sequence.",
+            &Meter::time_between_tokens);
+  return text;
 }
 
 }  // namespace sluice::gateway

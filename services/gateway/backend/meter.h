@@ -22,8 +22,8 @@ class Histogram {
   void Add(absl::Duration duration, int64_t count = 1);
   // Cumulative, by bound; the last is the count of all.
   std::vector<int64_t> Counts() const;
-  // In Prometheus' text format, in seconds.
-  std::string Text(absl::string_view name, absl::string_view help) const;
+  // Its samples in Prometheus' text format, in seconds; `label` is one such as model="a", or empty.
+  std::string Samples(absl::string_view name, absl::string_view label) const;
 
  private:
   std::array<std::atomic<int64_t>, kBounds.size() + 1> counts_ = {};
@@ -36,8 +36,15 @@ struct Meter {
   std::atomic<int64_t> num_tokens{0};
   std::atomic<int64_t> num_open{0};     // generations under way
   std::atomic<int64_t> num_resumed{0};  // calls made again after a lost connection
-
-  std::string Text() const;
 };
+
+// One model's; borrowed.
+struct ModelMeter {
+  std::string model;  // empty: there is no other, and it has no label
+  const Meter* meter;
+};
+
+// In Prometheus' text format.
+std::string MetersText(const std::vector<ModelMeter>& meters);
 
 }  // namespace sluice::gateway

@@ -16,14 +16,6 @@ using nlohmann::json;
 
 constexpr char kModels[] = "/v1/models/";
 
-json ModelObject(const v1::GetModelResponse& model) {
-  return {{"id", model.name()},
-          {"object", "model"},
-          {"created", 0},
-          {"owned_by", "sluice"},
-          {"max_model_len", model.max_positions()}};
-}
-
 // The list where `wanted` is empty.
 void ServeModels(const ApiContext& context, std::shared_ptr<http::Exchange> exchange,
                  std::string wanted) {
@@ -41,6 +33,14 @@ void ServeModels(const ApiContext& context, std::shared_ptr<http::Exchange> exch
 }
 
 }  // namespace
+
+json ModelObject(const v1::GetModelResponse& model) {
+  return {{"id", model.name()},
+          {"object", "model"},
+          {"created", 0},
+          {"owned_by", "sluice"},
+          {"max_model_len", model.max_positions()}};
+}
 
 void AddRoutes(http::Router& router, const ApiContext& context) {
   router.Add("GET", "/v1/models", [&context](std::shared_ptr<http::Exchange> exchange) {

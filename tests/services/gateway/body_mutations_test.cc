@@ -167,8 +167,8 @@ constexpr Endpoint kEndpoints[] = {
 
 TEST(BodyMutationsTest, EveryBodyIsAnswered) {
   FakeOrchestrator orchestrator;
-  auto gateway =
-      GatewayServer::Start({.orchestrators = {orchestrator.Channel()}, .listen = "127.0.0.1:0"});
+  auto gateway = GatewayServer::Start(
+      {.models = {{.orchestrators = {orchestrator.Channel()}}}, .listen = "127.0.0.1:0"});
   ASSERT_TRUE(gateway.ok()) << gateway.status();
   HttpClient client((*gateway)->address());
   for (const Endpoint& endpoint : kEndpoints) {

@@ -77,7 +77,7 @@ TEST_F(ReplicaChooserTest, WeighsWhatIsKnownWithLoad) {
   for (int i = 0; i < 4; ++i) busier.Add(absl::StrCat(i));
   Hold(busier, 2, prompt);
   for (const ReplicaLoad& load :
-       {ReplicaLoad{.waiting_tokens = 2100}, ReplicaLoad{.held_tokens = 2100}}) {
+       {ReplicaLoad{.waiting_tokens = 2400}, ReplicaLoad{.held_tokens = 2400}}) {
     busier.SetLoad(2, load);
     EXPECT_NE(busier.Choose(prompt, kScope, 0).replica, 2);
   }
@@ -179,6 +179,17 @@ TEST_F(ReplicaChooserTest, ExpectsWhatItSentToBeHeldUntilTheReplicaSaysOtherwise
   EXPECT_EQ(chooser_.Choose(longer, kScope, 1).known_tokens, 7936 / 4);
   // What it has not said for long it does not hold.
   EXPECT_EQ(chooser_.Choose(longer, kScope, 200).known_tokens, 0);
+}
+
+TEST_F(ReplicaChooserTest, DoesNotLeaveAKnownPrefixForWhatAReportMayHaveMissed) {
+  const PromptKeys prompt = Prompt(Text('a', 400));
+  Hold(chooser_, ids_[1], prompt);
+  loads_[ids_[1]].held_tokens = 100;  // of the request that has just ended
+  EXPECT_EQ(Choose(prompt), ids_[1]);
+  // A request that came and went between two reports is forgotten all the same.
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(chooser_.Choose(prompt, kScope, 10 + i).replica, ids_[1]);
+  }
 }
 
 TEST_F(ReplicaChooserTest, SpreadsABurstOfOnePrompt) {
