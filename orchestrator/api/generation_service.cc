@@ -83,10 +83,6 @@ void GenerationService::Serve(
                             }));
 }
 
-void GenerationService::OnMessage(const std::string& peer, size_t bytes) const {
-  admission_.OnMessage(peer, bytes);
-}
-
 GenerationService::Reactor* GenerationService::Generate(grpc::CallbackServerContext* context) {
   const std::shared_ptr<WriterStream::Writer> writer = WriterStream::Writer::Start();
   const auto stream = std::make_shared<WriterStream>(writer);
@@ -100,7 +96,7 @@ GenerationService::Reactor* GenerationService::Generate(grpc::CallbackServerCont
   writer->ReadRequest([this, peer = context->peer(), origin = std::move(origin),
                        stream](absl::StatusOr<grpc::ByteBuffer> request) {
     if (!request.ok()) return stream->Close(request.status());
-    OnMessage(peer, request->Length());
+    admission_.OnMessage(peer, request->Length());
     StartGenerate(origin, *request, stream);
   });
   return writer.get();
@@ -137,37 +133,10 @@ void GenerationService::StartGenerate(const GenerateOrigin& origin, const grpc::
                       std::move(parsed), origin.deadline, std::move(stream));
 }
 
-GenerationService::Reactor* GenerationService::Score(grpc::CallbackServerContext* context) {
-  auto* const call = new UnaryCall(&errors_, "Score");
-  const absl::StatusOr<std::string> tenant = admission_.TenantOf(*context);
-  const auto start = [this, call, tenant, trace = TraceOf(*context),
-                      deadline = DeadlineOf(*context)](const grpc::ByteBuffer& request) {
-    StartScore({.model = model_,
-                .prompts = prompts_,
-                .engine = *engine_,
-                .tenants = *tenants_,
-                .tenant = tenant.value_or(""),
-                .trace = TraceCall(trace, "Score", "score"),
-                .tracer = tracer_},
-               ParseIf<v1::ScoreRequest>(tenant.status(), request), deadline, call);
-  };
-  if (!tenant.ok()) {
-    start(grpc::ByteBuffer());
-    return call;
-  }
-  call->ReadRequest(
-      [this, call, start, peer = context->peer()](absl::StatusOr<grpc::ByteBuffer> request) {
-        if (!request.ok()) return call->Answer<v1::ScoreResponse>(request.status());
-        OnMessage(peer, request->Length());
-        start(*request);
-      });
-  return call;
-}
-
 template <class Request, class Response>
 GenerationService::Reactor* GenerationService::ServeTexts(
     grpc::CallbackServerContext* context, const char* method, const char* operation,
-    void (*serve)(const EmbedContext&, const absl::StatusOr<Request>&, SteadyTime, UnaryCall*)) {
+    void (*serve)(const TextCallContext&, const absl::StatusOr<Request>&, SteadyTime, UnaryCall*)) {
   auto* const call = new UnaryCall(&errors_, method);
   const absl::StatusOr<std::string> tenant = admission_.TenantOf(*context);
   const auto start = [this, call, tenant, method, operation, serve, trace = TraceOf(*context),
@@ -189,10 +158,14 @@ GenerationService::Reactor* GenerationService::ServeTexts(
   call->ReadRequest(
       [this, call, start, peer = context->peer()](absl::StatusOr<grpc::ByteBuffer> request) {
         if (!request.ok()) return call->Answer<Response>(request.status());
-        OnMessage(peer, request->Length());
+        admission_.OnMessage(peer, request->Length());
         start(*request);
       });
   return call;
+}
+
+GenerationService::Reactor* GenerationService::Score(grpc::CallbackServerContext* context) {
+  return ServeTexts<v1::ScoreRequest, v1::ScoreResponse>(context, "Score", "score", &StartScore);
 }
 
 GenerationService::Reactor* GenerationService::Embed(grpc::CallbackServerContext* context) {
@@ -226,7 +199,7 @@ GenerationService::Reactor* GenerationService::ServeUnary(
   call->ReadRequest([this, call, limits, peer = context->peer(),
                      serve = std::move(serve)](const absl::StatusOr<grpc::ByteBuffer>& bytes) {
     if (!bytes.ok()) return call->Answer<Request>(bytes.status());
-    OnMessage(peer, bytes->Length());
+    admission_.OnMessage(peer, bytes->Length());
     absl::StatusOr<Request> request = ParseMessage<Request>(*bytes, limits);
     if (!request.ok()) return call->Answer<Request>(request.status());
     const absl::Status known = CheckKnownFields(*request);

@@ -33,7 +33,7 @@
 namespace sluice {
 
 class UnaryCall;
-struct EmbedContext;
+struct TextCallContext;
 
 class GenerationService final : public v1::GenerationService::Service {
  public:
@@ -55,8 +55,7 @@ class GenerationService final : public v1::GenerationService::Service {
       grpc::CallbackServerContext* context);
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Rerank(
       grpc::CallbackServerContext* context);
-  // A message of the peer has been read.
-  void OnMessage(const std::string& peer, size_t bytes) const;
+  const Admission& admission() const { return admission_; }
 
  private:
   using Reactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
@@ -77,8 +76,8 @@ class GenerationService final : public v1::GenerationService::Service {
   template <class Request, class Response>
   Reactor* ServeTexts(grpc::CallbackServerContext* context, const char* method,
                       const char* operation,
-                      void (*serve)(const EmbedContext&, const absl::StatusOr<Request>&, SteadyTime,
-                                    UnaryCall*));
+                      void (*serve)(const TextCallContext&, const absl::StatusOr<Request>&,
+                                    SteadyTime, UnaryCall*));
   // Answers a call of any authenticated caller: serve(request, call).
   template <class Request>
   Reactor* ServeUnary(grpc::CallbackServerContext* context, const MessageLimits& limits,

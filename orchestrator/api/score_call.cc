@@ -7,7 +7,6 @@
 #include "orchestrator/api/embed_check.h"
 #include "orchestrator/api/request_check.h"
 #include "orchestrator/api/score_batch.h"
-#include "orchestrator/api/unary_answer.h"
 
 namespace sluice {
 namespace {
@@ -40,7 +39,7 @@ v1::ScoreResponse ResponseOf(std::vector<v1::ScoredText> texts, bool several) {
 
 }  // namespace
 
-void StartScore(const ScoreContext& context, const absl::StatusOr<v1::ScoreRequest>& request,
+void StartScore(const TextCallContext& context, const absl::StatusOr<v1::ScoreRequest>& request,
                 SteadyTime deadline, UnaryCall* call) {
   const auto answer =
       std::make_shared<UnaryAnswer<v1::ScoreResponse>>(call, context.trace, context.tracer);
@@ -50,25 +49,14 @@ void StartScore(const ScoreContext& context, const absl::StatusOr<v1::ScoreReque
   if (!status.ok()) return answer->Give(status);
   const bool several = !request->inputs().empty();
   const auto batch = std::make_shared<ScoreBatch>(
-      ScoreBatch::Context{.model = context.model,
-                          .prompts = context.prompts,
-                          .engine = context.engine,
-                          .tenant = context.tenant,
-                          .owner = context.tenants.OwnerFor(context.tenant),
-                          .cache_domain = context.tenants.CacheDomain(context.tenant, ""),
-                          .trace = context.trace},
-      ScoreBatch::Options{
-          .top = request->top(), .priority = request->priority(), .deadline = deadline},
-      InputsOf(*request), [answer, several](absl::StatusOr<std::vector<v1::ScoredText>> texts) {
+      context,
+      TextBatch::Options{.name = "score", .priority = request->priority(), .deadline = deadline},
+      request->top(), InputsOf(*request),
+      [answer, several](absl::StatusOr<std::vector<v1::ScoredText>> texts) {
         if (!texts.ok()) return answer->Give(texts.status());
         answer->Give(ResponseOf(*std::move(texts), several));
       });
-  // Before it starts, while the call is there for certain.
-  call->caller()->OnCancel([batch, answer] {
-    batch->Cancel();
-    answer->Give(absl::CancelledError("the caller left"));
-  });
-  batch->Start();
+  StartBatch(batch, call, answer);
 }
 
 }  // namespace sluice

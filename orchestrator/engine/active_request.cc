@@ -29,8 +29,6 @@ const char* NameOf(EndReason reason) {
 // Tokens of the prompt that the text end sees, enough for what happens at the seam.
 constexpr size_t kContextTokens = 8;
 
-constexpr size_t kMostEvents = 64;
-
 }  // namespace
 
 ActiveRequest::ActiveRequest(RequestId id, EngineRequest request, std::vector<SequenceId> ids,
@@ -45,7 +43,8 @@ ActiveRequest::ActiveRequest(RequestId id, EngineRequest request, std::vector<Se
       sink_(std::move(sink)),
       text_(text),
       outputs_(ids_.size()) {
-  times_.arrived = request_.arrived;
+  record_.times.arrived = request_.arrived;
+  record_.work = request_.work;
   for (size_t index = 0; index < ids_.size(); ++index) {
     std::vector<TokenId> resumed;
     if (!request_.resumed.empty()) resumed = request_.resumed[index];
@@ -110,15 +109,6 @@ SequenceSpec ActiveRequest::SpecOf(int index, int32_t max_new_tokens) const {
 
 void ActiveRequest::StartBeams(SequenceId first, int32_t max_new_tokens) {
   beams_ = std::make_unique<BeamRun>(request_, first, max_new_tokens);
-}
-
-int32_t ActiveRequest::FewestTokens(int32_t max_new_tokens) const {
-  const bool can_stop = !request_.stop_tokens.empty() || !request_.stop_strings.empty() ||
-                        request_.constraint != nullptr || !request_.max_new_tokens.has_value();
-  int32_t fewest = can_stop ? std::min(std::max(request_.sampling.min_tokens, 1), max_new_tokens)
-                            : max_new_tokens;
-  if (!request_.resumed.empty()) fewest -= static_cast<int32_t>(request_.resumed[0].size());
-  return std::max(fewest, 0);
 }
 
 RowRequest ActiveRequest::RowFor(int index, const Segment& segment, const Row& row,
@@ -285,20 +275,10 @@ void ActiveRequest::SetUsage(int index, const SequenceUsage& usage) {
   outputs_[index].usage = usage;
 }
 
-void ActiveRequest::AddEvent(RequestEvent event) {
-  if (events_.size() == kMostEvents) {
-    ++num_dropped_events_;
-  } else {
-    events_.push_back(event);
-  }
-}
-
 RequestLedger ActiveRequest::Ledger() const {
   RequestLedger ledger = LedgerOf(request_);
   ledger.phase = over_ ? RequestPhase::kEnded : RequestPhase::kWaiting;
-  ledger.times = times_;
-  ledger.events = events_;
-  ledger.num_dropped_events = num_dropped_events_;
+  record_.CopyTo(ledger);
   for (const Output& output : outputs_) {
     const bool ended = output.end.has_value() || output.scheduler_end.has_value();
     ledger.sequences.push_back(
@@ -380,6 +360,15 @@ void ActiveRequest::Fail(const absl::Status& status) {
   over_ = true;
   failure_ = status;
   sink_->OnFailed(status);
+}
+
+int32_t FewestTokens(const EngineRequest& request, int32_t max_new_tokens) {
+  const bool can_stop = !request.stop_tokens.empty() || !request.stop_strings.empty() ||
+                        request.constraint != nullptr || !request.max_new_tokens.has_value();
+  int32_t fewest = can_stop ? std::min(std::max(request.sampling.min_tokens, 1), max_new_tokens)
+                            : max_new_tokens;
+  if (!request.resumed.empty()) fewest -= static_cast<int32_t>(request.resumed[0].size());
+  return std::max(fewest, 0);
 }
 
 }  // namespace sluice

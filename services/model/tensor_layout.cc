@@ -226,6 +226,7 @@ FusedRows FusedRecurrent(TensorRole role, const RecurrentSpec& recurrent, Recurr
       break;
   }
   const bool by_head = fusion == RecurrentFusion::kByKeyHead;
+  const bool has_pairs = by_head || fusion == RecurrentFusion::kQkvPairs;
   switch (role) {
     case TensorRole::kRecurrentQ:
       return is_mamba ? projection(3) : by_head ? of_key_head(0) : channels(0, 0);
@@ -236,11 +237,11 @@ FusedRows FusedRecurrent(TensorRole role, const RecurrentSpec& recurrent, Recurr
     case TensorRole::kRecurrentGate:
       return is_mamba ? projection(0) : by_head ? of_key_head(3) : FusedRows{};
     case TensorRole::kBeta:
-      return by_head ? PartOfUnits(units, {heads, heads}, 0) : FusedRows{};
+      return has_pairs ? PartOfUnits(units, {heads, heads}, 0) : FusedRows{};
     case TensorRole::kDecay:
-      return is_mamba  ? projection(4)
-             : by_head ? PartOfUnits(units, {heads, heads}, 1)
-                       : FusedRows{};
+      return is_mamba    ? projection(4)
+             : has_pairs ? PartOfUnits(units, {heads, heads}, 1)
+                         : FusedRows{};
     default:
       return {};
   }

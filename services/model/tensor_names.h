@@ -19,6 +19,9 @@ enum class RecurrentFusion : uint8_t {
   kByKeyHead,  // of key head 0 its query, key, values and gates, then those of key head 1, ...; and
                // likewise its betas and decays
   kMamba,      // gates, values, keys, queries, time steps one below the other
+  kQkvPairs,   // as kQkv, but betas and decays as in kByKeyHead
+  kQkvTiled,   // as kQkv, with heads in another order: the first one of each key head, then the second
+               // ones, ...
 };
 
 // Experts that files keep in one tensor; their biases are [E, outputs].
@@ -117,6 +120,8 @@ struct TensorNames {
   Fusion qkv = Fusion::kNone;
   Fusion gate_up = Fusion::kNone;
   ExpertStack experts = ExpertStack::kNone;
+  bool rates_are_negative = false;      // log_rate holds minus the rates themselves
+  bool conv_is_matrix = false;          // stored as [channels, width], without a dimension of 1
   bool choice_bias_is_row = false;      // stored as [1, E]
   bool shared_score_is_vector = false;  // stored as [H]
   bool transposed = false;              // projections are stored as [inputs, outputs]

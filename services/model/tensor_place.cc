@@ -42,6 +42,25 @@ bool IsConvolution(TensorRole role) {
   return role == TensorRole::kConvQ || role == TensorRole::kConvK || role == TensorRole::kConvV;
 }
 
+// How a tensor has an order of heads that is not ours, by what a head is in it. Of rows 0 where it has
+// none.
+int64_t HeadRowsOf(TensorRole role, const RecurrentSpec& recurrent) {
+  switch (role) {
+    case TensorRole::kRecurrentV:
+    case TensorRole::kRecurrentGate:
+    case TensorRole::kConvV:
+    case TensorRole::kConvVBias:
+      return recurrent.value_dim;
+    case TensorRole::kBeta:
+    case TensorRole::kDecay:
+    case TensorRole::kDecayBias:
+    case TensorRole::kLogRate:
+      return 1;
+    default:
+      return 0;
+  }
+}
+
 bool IsRotated(TensorRole role) {
   return role == TensorRole::kQ || role == TensorRole::kK || role == TensorRole::kQBias ||
          role == TensorRole::kKBias;
@@ -58,6 +77,12 @@ TensorPlace TensorPlace::Whole() const {
 }
 
 IndexRange TensorPlace::StoredRows(int64_t row, int64_t most) const {
+  if (!row_tiles.empty()) {
+    const int64_t in_tile = row % row_tiles.size;
+    const int64_t tiled =
+        first_row + row_tiles.StoredRun(row / row_tiles.size) * row_tiles.size + in_tile;
+    return {tiled, tiled + std::min(row_tiles.size - in_tile, most)};
+  }
   const int64_t in_run = row % run;
   const int64_t first = first_row + row / run * stride + in_run;
   if (paired == 0) return {first, first + std::min(run - in_run, most)};
@@ -242,6 +267,19 @@ TensorPlace TensorPlaces::OfHeads(TensorId tensor) const {
   return place;
 }
 
+void TensorPlaces::SetTiles(TensorRole role, TensorPlace& place) const {
+  const RecurrentSpec& recurrent = *config_.recurrent();
+  const Tiles tiles{.groups = recurrent.num_key_heads,
+                    .each = recurrent.num_heads / recurrent.num_key_heads};
+  if (const int64_t rows = HeadRowsOf(role, recurrent); rows > 0) {
+    place.row_tiles = tiles;
+    place.row_tiles.size = rows;
+  }
+  if (role != TensorRole::kRecurrentOut) return;
+  place.column_tiles = tiles;
+  place.column_tiles.size = recurrent.value_dim;
+}
+
 TensorPlace TensorPlaces::Of(TensorId tensor) const {
   if (tensor.role == TensorRole::kV && config_.layers[tensor.layer].attention.keys_as_values &&
       !AreOwn()) {
@@ -271,6 +309,12 @@ TensorPlace TensorPlaces::Of(TensorId tensor) const {
       (tensor.role == TensorRole::kHead || tensor.role == TensorRole::kEmbedding)) {
     place.name = NameOf({tied_as_head_ ? TensorRole::kHead : TensorRole::kEmbedding});
   }
+  if (names_.recurrent == RecurrentFusion::kQkvTiled && config_.recurrent() != nullptr &&
+      !AreOwn()) {
+    SetTiles(tensor.role, place);
+  }
+  place.is_negative_rate =
+      tensor.role == TensorRole::kLogRate && names_.rates_are_negative && !AreOwn();
   const FusedRows fused = FusedRowsOf(tensor, config_, names_);
   if (fused.fusion == Fusion::kNone) return place;
   place.stored.rows = fused.num_rows;
@@ -278,7 +322,9 @@ TensorPlace TensorPlaces::Of(TensorId tensor) const {
   place.run = fused.run;
   place.stride = fused.stride;
   // Files have a convolution of one input a channel.
-  if (IsConvolution(tensor.role) && !AreOwn()) place.matrices = place.stored.rows;
+  if (IsConvolution(tensor.role) && !names_.conv_is_matrix && !AreOwn()) {
+    place.matrices = place.stored.rows;
+  }
   return place;
 }
 

@@ -116,8 +116,10 @@ inline constexpr std::array kOptions = {
     TextOption("tool_parser", kGateway | kUp, "FORMAT",
                "How the model writes calls of tools; auto: as its chat template tells.")
         .Default("auto")
-        .OneOf("auto, none, hermes, llama3_json, pythonic, mistral, phi, gemma, qwen3_xml, glm, "
-               "deepseek, deepseek_v32, kimi, granite, lfm, harmony"),
+        .OneOf("auto, none, hermes, llama3_json, pythonic, mistral, phi, gemma, gemma4, qwen3_xml, "
+               "glm, "
+               "deepseek, deepseek_v32, kimi, granite, lfm, cohere, nemotron, olmo3, "
+               "harmony"),
     IntegerOption("threads", kGateway, "N", "Threads that serve connections.")
         .Default("1")
         .From(1, 64),
