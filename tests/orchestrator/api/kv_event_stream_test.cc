@@ -63,7 +63,8 @@ class KvEventStreamTest : public ::testing::Test {
       publisher.OnStored(2, 1, 1);
     });
     server_ = *Server::Start({.address = "inproc:events", .services = {&service_}});
-    stub_ = v1::KvEventService::NewStub(server_->grpc_server()->InProcessChannel(grpc::ChannelArguments()));
+    stub_ = v1::KvEventService::NewStub(
+        server_->grpc_server()->InProcessChannel(grpc::ChannelArguments()));
   }
   std::unique_ptr<grpc::ClientReader<v1::KvEventsResponse>> Open(bool blocks, bool prompts) {
     v1::KvEventsRequest request;
