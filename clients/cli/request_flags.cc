@@ -150,6 +150,8 @@ void AddSamplingFlags(FlagSet& flags, RequestFlags* into) {
   flags.AddSwitch("ignore_eos", "Goes on after the model's end-of-sequence token.",
                   &into->ignore_eos);
   flags.Section("Call");
+  flags.Add("adapter", "NAME", "The adapter to compute with: one of --adapters. Default: none.",
+            &into->adapter);
   flags.Add("priority", "N", "Larger goes first. Default 0.", &into->priority);
   flags.AddSwitch("decline_drafts",
                   "Every token takes a step of its own. The text is the same in any case.",
@@ -176,6 +178,7 @@ v1::GenerateRequest WithoutPrompt(const RequestFlags& flags) {
   if (flags.prompt_logprobs) request.set_prompt_logprobs(*flags.prompt_logprobs);
   if (flags.logprobs) request.set_logprobs(*flags.logprobs);
   if (flags.processed_logprobs) request.set_logprobs_mode(v1::LOGPROBS_MODE_PROCESSED);
+  request.set_adapter(flags.adapter.value_or(""));
   request.set_priority(flags.priority.value_or(0));
   if (flags.decline_drafts) request.mutable_drafts()->set_decline(true);
   if (flags.max_draft_tokens) {

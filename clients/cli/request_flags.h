@@ -36,6 +36,7 @@ struct RequestFlags {
   std::optional<int32_t> logprobs;         // only with `json`
   bool processed_logprobs = false;         // only with `logprobs`
   std::optional<int32_t> prompt_logprobs;  // only with `json`
+  std::optional<std::string> adapter;
   std::optional<int32_t> priority;
   bool decline_drafts = false;
   std::optional<int32_t> max_draft_tokens;

@@ -2,7 +2,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "clients/cli/adapter_flags.h"
 #include "clients/cli/commands.h"
 #include "clients/cli/connection.h"
 #include "clients/cli/json.h"
@@ -22,6 +21,7 @@ struct ScoreFlags {
   std::optional<std::string> lines;  // the same, a text in each line
   std::optional<std::vector<int32_t>> token_ids;
 
+  std::optional<std::string> adapter;
   std::optional<int32_t> top;  // only with `json`
   std::optional<int32_t> priority;
   absl::Duration timeout = absl::Minutes(10);
@@ -54,6 +54,8 @@ void AddScoreFlags(FlagSet& flags, ScoreFlags* into) {
       "before it. With --lines, an object for each.",
       &into->json);
   flags.Section("Call");
+  flags.Add("adapter", "NAME", "The adapter to score with: one of --adapters. Default: none.",
+            &into->adapter);
   flags.Add("priority", "N", "Larger goes first. Default 0.", &into->priority);
   flags.Add("timeout", "SECONDS", "Gives up after this time. Default 10m.", &into->timeout);
 }
@@ -87,6 +89,7 @@ v1::ScoreRequest EmptyRequest(const ScoreFlags& flags) {
   v1::ScoreRequest request;
   request.set_top(flags.top.value_or(0));
   request.set_priority(flags.priority.value_or(0));
+  request.set_adapter(flags.adapter.value_or(""));
   return request;
 }
 
@@ -187,19 +190,15 @@ int ScoreCommand(absl::Span<const std::string> arguments, Environment& environme
   ScoreFlags score_flags;
   EndpointFlags endpoint_flags;
   ModelFlags model_flags;
-  AdapterFlags adapter_flags;
   FlagSet flags("score", "[flags]",
                 "Prints how probable a text is under the model: the log-probability of every token "
                 "given those before it (natural logarithm), their mean and the perplexity.");
   AddScoreFlags(flags, &score_flags);
-  AddAdapterFlags(flags, &adapter_flags);
   AddModelFlags(flags, &model_flags);
   AddEndpointFlags(flags, "Default: a pipeline in this process.", &endpoint_flags);
   if (const std::optional<int> exit = ParseOrExit(flags, arguments, environment)) return *exit;
   absl::Status usage = CheckFlags(score_flags);
   usage.Update(CheckOneTarget(endpoint_flags, model_flags));
-  const absl::StatusOr<std::string> adapter = AdapterFolder(adapter_flags);
-  usage.Update(adapter.status());
   if (!usage.ok()) return FailUsage(flags.command(), usage, environment);
 
   // What is to be scored is read before anything is started.
@@ -213,7 +212,7 @@ int ScoreCommand(absl::Span<const std::string> arguments, Environment& environme
   if (!one.ok()) return Fail(one.status(), environment);
   if (!many.ok()) return Fail(many.status(), environment);
   absl::StatusOr<std::unique_ptr<Client>> client =
-      ConnectOrStart(endpoint_flags, model_flags, environment, *adapter);
+      ConnectOrStart(endpoint_flags, model_flags, environment);
   if (!client.ok()) return Fail(client.status(), environment);
   return score_flags.lines.has_value() ? ScoreLines(**client, score_flags, *many, environment)
                                        : ScoreOne(**client, score_flags, *one, environment);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "orchestrator/api/adapter_check.h"
 #include "orchestrator/api/beam_check.h"
 #include "orchestrator/api/best_of_sink.h"
 #include "orchestrator/api/messages.h"
@@ -99,11 +100,15 @@ void GenerateCall::PrepareConstraint(ResolvedPrompt prompt) {
 }
 
 void GenerateCall::Submit(ResolvedPrompt prompt, std::shared_ptr<const ConstraintSpec> constraint) {
+  absl::StatusOr<std::string> adapter =
+      AdapterOf(context_.adapters, context_.engine, request_.adapter());
+  if (!adapter.ok()) return Refuse(adapter.status());
   EngineRequest request =
       EngineRequestFrom(request_, context_.model, std::move(prompt.tokens), RandomNumber());
   num_prompt_tokens_ = static_cast<int32_t>(request.prompt.size());
   request.wants_text = prompt.has_tokenizer;
   request.constraint = std::move(constraint);
+  request.adapter = *std::move(adapter);
   request.tenant = context_.tenant;
   request.work = meter_->total();
   request.cache_salt = context_.tenants.CacheDomain(context_.tenant, request_.cache_salt());

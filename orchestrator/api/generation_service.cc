@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "orchestrator/api/adapter_check.h"
 #include "orchestrator/api/caller.h"
 #include "orchestrator/api/embed_call.h"
 #include "orchestrator/api/generate_call.h"
@@ -43,7 +44,8 @@ GenerationService::GenerationService(ModelDescription model, Engine* engine,
                                      TokenizerWatch* watch, std::string tokenizer_address,
                                      const TenantBook* tenants, const Authenticator* authenticator,
                                      RequestMetrics* metrics, const RequestTracer* tracer,
-                                     ConnectionGuard* guard, ClientErrors errors)
+                                     ConnectionGuard* guard, ClientErrors errors,
+                                     AdapterRegistry* adapters)
     : model_(std::move(model)),
       engine_(engine),
       constraints_(constraints),
@@ -56,7 +58,8 @@ GenerationService::GenerationService(ModelDescription model, Engine* engine,
       tracer_(tracer),
       errors_(std::move(errors)),
       started_(absl::Now()),
-      prompts_(&model_, tokenizer, watch) {
+      prompts_(&model_, tokenizer, watch),
+      adapters_(adapters) {
   Serve("Generate", &GenerationService::Generate);
   Serve("Score", &GenerationService::Score);
   Serve("Tokenize", &GenerationService::Tokenize);
@@ -65,6 +68,9 @@ GenerationService::GenerationService(ModelDescription model, Engine* engine,
   Serve("GetVocabulary", &GenerationService::GetVocabulary);
   Serve("GetModel", &GenerationService::GetModel);
   Serve("GetStatus", &GenerationService::GetStatus);
+  Serve("LoadAdapter", &GenerationService::LoadAdapter);
+  Serve("UnloadAdapter", &GenerationService::UnloadAdapter);
+  Serve("ListAdapters", &GenerationService::ListAdapters);
 }
 
 void GenerationService::Serve(
@@ -124,6 +130,7 @@ void GenerationService::StartGenerate(const GenerateOrigin& origin, const grpc::
                        .constraints = *constraints_,
                        .engine = *engine_,
                        .tenants = *tenants_,
+                       .adapters = adapters_,
                        .errors = errors_,
                        .tenant = origin.tenant.value_or(""),
                        .tenant_class = tenants_->ClassOf(origin.tenant.value_or("")),
@@ -146,6 +153,7 @@ GenerationService::Reactor* GenerationService::ServeTexts(
            .tokenizer = *tokenizer_,
            .engine = *engine_,
            .tenants = *tenants_,
+           .adapters = adapters_,
            .tenant = tenant.value_or(""),
            .trace = TraceCall(trace, method, operation),
            .tracer = tracer_},
@@ -332,6 +340,64 @@ GenerationService::Reactor* GenerationService::GetStatus(grpc::CallbackServerCon
           }
           call->Answer<v1::GetStatusResponse>(std::move(status));
         });
+      });
+}
+
+// Where nothing is to be proved, a tenant's name proves nothing: the rules of all others hold.
+absl::Status GenerationService::CheckLoadsAdapters(
+    const grpc::CallbackServerContext& context) const {
+  std::string tenant;
+  if (admission_.asks_for_proof()) {
+    absl::StatusOr<std::string> proved = admission_.TenantOf(context);
+    if (!proved.ok()) return proved.status();
+    tenant = *std::move(proved);
+  }
+  if (adapters_ != nullptr && tenants_->LoadsAdapters(tenant)) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      adapters_ == nullptr
+          ? "this server takes no adapters while it runs"
+          : "the operator's rules (--tenants) do not say \"loads_adapters\" of this caller");
+}
+
+GenerationService::Reactor* GenerationService::LoadAdapter(grpc::CallbackServerContext* context) {
+  return ServeUnary<v1::LoadAdapterRequest>(
+      context, kSmall, [this, context](const v1::LoadAdapterRequest& request, UnaryCall* call) {
+        absl::Status status = CheckLoadsAdapters(*context);
+        if (status.ok()) status = CheckComputesAdapters(*engine_);
+        if (status.ok()) {
+          status = adapters_->Load(request.name(), request.folder(), request.replace());
+        }
+        if (!status.ok()) return call->Answer<v1::LoadAdapterResponse>(status);
+        call->Answer<v1::LoadAdapterResponse>(v1::LoadAdapterResponse());
+      });
+}
+
+GenerationService::Reactor* GenerationService::UnloadAdapter(grpc::CallbackServerContext* context) {
+  return ServeUnary<v1::UnloadAdapterRequest>(
+      context, kSmall, [this, context](const v1::UnloadAdapterRequest& request, UnaryCall* call) {
+        absl::Status status = CheckLoadsAdapters(*context);
+        if (status.ok()) status = adapters_->Unload(request.name());
+        if (!status.ok()) return call->Answer<v1::UnloadAdapterResponse>(status);
+        call->Answer<v1::UnloadAdapterResponse>(v1::UnloadAdapterResponse());
+      });
+}
+
+GenerationService::Reactor* GenerationService::ListAdapters(grpc::CallbackServerContext* context) {
+  return ServeUnary<v1::ListAdaptersRequest>(
+      context, kSmall, [this, context](const v1::ListAdaptersRequest&, UnaryCall* call) {
+        v1::ListAdaptersResponse response;
+        response.set_base_model(model_.name);
+        // Where files are is for operators.
+        const bool shows_folders = CheckLoadsAdapters(*context).ok();
+        if (adapters_ != nullptr) {
+          for (AdapterDescription& adapter : adapters_->List()) {
+            v1::AdapterInfo& info = *response.add_adapters();
+            info.set_name(adapter.name);
+            if (shows_folders) info.set_folder(adapter.folder);
+            info.set_max_rank(adapter.max_rank);
+          }
+        }
+        call->Answer<v1::ListAdaptersResponse>(std::move(response));
       });
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "orchestrator/api/adapter_check.h"
 #include "orchestrator/api/embed_check.h"
 #include "orchestrator/api/request_check.h"
 #include "orchestrator/api/score_batch.h"
@@ -47,10 +48,16 @@ void StartScore(const TextCallContext& context, const absl::StatusOr<v1::ScoreRe
   if (status.ok()) status = CheckGenerates(context.model);
   if (status.ok()) status = context.tenants.CheckPriority(context.tenant, request->priority());
   if (!status.ok()) return answer->Give(status);
+  const absl::StatusOr<std::string> adapter =
+      AdapterOf(context.adapters, context.engine, request->adapter());
+  if (!adapter.ok()) return answer->Give(adapter.status());
   const bool several = !request->inputs().empty();
   const auto batch = std::make_shared<ScoreBatch>(
       context,
-      TextBatch::Options{.name = "score", .priority = request->priority(), .deadline = deadline},
+      TextBatch::Options{.name = "score",
+                         .priority = request->priority(),
+                         .adapter = *adapter,
+                         .deadline = deadline},
       request->top(), InputsOf(*request),
       [answer, several](absl::StatusOr<std::vector<v1::ScoredText>> texts) {
         if (!texts.ok()) return answer->Give(texts.status());

@@ -79,6 +79,7 @@ EngineRequest TextBatch::NewRequest(size_t index) const {
   request.tenant = tenant_;
   if (index == 0) request.work = meter_->total();
   request.cache_salt = cache_domain_;
+  request.adapter = options_.adapter;
   request.trace_id = trace_.trace_id;
   if (trace_.span != nullptr) {
     request.span = std::make_shared<Span>(ChildOf(*trace_.span, "text", {}, {}));

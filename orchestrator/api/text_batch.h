@@ -27,6 +27,7 @@ class TextBatch : public std::enable_shared_from_this<TextBatch> {
   struct Options {
     std::string name;  // of its requests, in logs
     int32_t priority = 0;
+    std::string adapter;  // of all texts, as EngineRequest has it
     SteadyTime deadline;
     std::string list = "inputs";  // the texts' name in messages
   };

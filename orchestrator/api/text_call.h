@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "orchestrator/adapters/adapter_registry.h"
 #include "orchestrator/api/model_description.h"
 #include "orchestrator/api/prompt.h"
 #include "orchestrator/api/unary_answer.h"
@@ -23,7 +24,8 @@ struct TextCallContext {
   TokenizerClient& tokenizer;
   Engine& engine;
   const TenantBook& tenants;
-  std::string tenant;  // that it is served for
+  const AdapterRegistry* adapters;  // null: there are none
+  std::string tenant;               // that it is served for
   CallTrace trace;
   const RequestTracer* tracer = nullptr;  // null: not reported
 };

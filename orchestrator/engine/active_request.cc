@@ -86,6 +86,7 @@ SequenceSpec ActiveRequest::SpecOf(int index, int32_t max_new_tokens) const {
   spec.priority = request_.priority;
   spec.tenant = request_.tenant;
   spec.cache_salt = request_.cache_salt;
+  spec.adapter = request_.adapter;
   spec.use_prefix_cache = request_.use_prefix_cache;
   const bool scores_prompt = request_.prompt_logprobs.has_value() && spec.resumed_tokens.empty();
   spec.score_prompt = request_.score || (scores_prompt && index == 0);

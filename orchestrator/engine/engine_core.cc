@@ -108,7 +108,7 @@ void EngineCore::PublishPrompt(const EngineRequest& request) {
     return;
   }
   const PrefixDomain domain = scheduler()->options().DomainOf(
-      request.cache_salt, static_cast<int32_t>(request.prompt.size()));
+      request.cache_salt, request.adapter, static_cast<int32_t>(request.prompt.size()));
   options_.kv_events->Expect(DomainKey(scheduler()->kv_cache().model_key(), domain.salt,
                                        domain.adapter, domain.length_like),
                              request.prompt, *request.prompt_keys, CacheScope(request.cache_salt));
@@ -116,7 +116,8 @@ void EngineCore::PublishPrompt(const EngineRequest& request) {
 
 // What is not admitted yet waits as well.
 EngineLoad EngineCore::LoadNow() const {
-  EngineLoad load = {.serving = runner_.ready(), .num_waiting_requests = requests_.num_waiting()};
+  EngineLoad load = {.serving = runner_.ready(),
+                     .num_waiting_requests = requests_.counts().waiting};
   if (scheduler() == nullptr) return load;
   const SchedulerStatistics statistics = scheduler()->statistics();
   load.num_waiting_requests += statistics.waiting_sequences;

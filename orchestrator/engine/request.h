@@ -70,6 +70,7 @@ struct EngineRequest {
   std::string cache_salt;
   // Of what the prompt was made of, as the client sent it; null: nobody asks for it.
   std::shared_ptr<const PromptKeys> prompt_keys;
+  std::string adapter;           // as SequenceSpec has it
   bool use_prefix_cache = true;  // false: computes everything and leaves nothing to others
   int32_t max_drafts = 0;        // the longest draft of a step; 0: none
   // What is expected to be generated, from the first new token on; null: nothing is.

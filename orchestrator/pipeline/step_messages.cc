@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "services/model/adapter_id.h"
 
 namespace sluice {
 namespace {
@@ -41,6 +42,16 @@ void AddTypes(const Step& step, v1::EmbeddingExecute& execute) {
   }
 }
 
+void AddAdapterSlots(const Step& step, v1::EmbeddingExecute& execute) {
+  const auto has_adapter = [](const Segment& segment) { return segment.adapter_slot >= 0; };
+  if (std::none_of(step.segments.begin(), step.segments.end(), has_adapter)) return;
+  for (const Segment& segment : step.segments) {
+    for (size_t i = 0; i < segment.tokens.size(); ++i) {
+      execute.add_adapter_slots(segment.adapter_slot);
+    }
+  }
+}
+
 // The longest text of a row's error; clients are told it.
 constexpr size_t kMaxErrorBytes = 1024;
 
@@ -59,9 +70,20 @@ void SetError(const v1::SampledRow& row, RowResult& result) {
 
 }  // namespace
 
+void SetStep(uint64_t epoch, const Step& step, v1::StageExecute& execute) {
+  execute.set_epoch(epoch);
+  execute.set_step_id(step.id);
+  execute.clear_adapters();
+  for (const AdapterChange& change : step.adapters) {
+    v1::AdapterSlot& adapter = *execute.add_adapters();
+    adapter.set_slot(change.slot);
+    adapter.set_id(change.adapter);
+    adapter.set_folder(FolderOfAdapter(change.adapter));
+  }
+}
+
 void SetEmbeddingMessage(uint64_t epoch, const Step& step, v1::StageRunRequest& request) {
-  request.mutable_execute()->set_epoch(epoch);
-  request.mutable_execute()->set_step_id(step.id);
+  SetStep(epoch, step, *request.mutable_execute());
   v1::EmbeddingExecute& execute = *request.mutable_execute()->mutable_embedding();
   execute.Clear();
   const int32_t num_tokens = step.num_tokens();
@@ -78,11 +100,11 @@ void SetEmbeddingMessage(uint64_t epoch, const Step& step, v1::StageRunRequest& 
     index += count;
   }
   AddTypes(step, execute);
+  AddAdapterSlots(step, execute);
 }
 
 void SetShardMessage(uint64_t epoch, const Step& step, v1::StageRunRequest& request) {
-  request.mutable_execute()->set_epoch(epoch);
-  request.mutable_execute()->set_step_id(step.id);
+  SetStep(epoch, step, *request.mutable_execute());
   v1::ShardExecute& execute = *request.mutable_execute()->mutable_shard();
   execute.Clear();
   execute.set_after_idle(step.after_idle);
@@ -107,6 +129,7 @@ void SetShardMessage(uint64_t epoch, const Step& step, v1::StageRunRequest& requ
     message.set_num_positions(static_cast<int32_t>(segment.tokens.size()));
     message.set_sequence_length(segment.sequence_length);
     message.set_first_block(segment.first_block);
+    if (segment.adapter_slot >= 0) message.set_adapter_slot(segment.adapter_slot);
     if (!segment.blocks.empty()) {
       message.mutable_blocks()->Add(segment.blocks.begin(), segment.blocks.end());
     }

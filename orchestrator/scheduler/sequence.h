@@ -46,6 +46,10 @@ struct SequenceSpec {
   // Keys and values are shared only with sequences that have the same salt.
   std::string cache_salt;
 
+  // The adapter that it is computed with, by a name that stands for one content for as long as the
+  // scheduler lives; empty: none. Keys and values are shared only with sequences of the same one.
+  std::string adapter;
+
   // False: it neither uses blocks that other requests have computed nor lets them use its own.
   // Siblings of its own request share all the same.
   bool use_prefix_cache = true;

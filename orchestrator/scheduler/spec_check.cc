@@ -26,6 +26,9 @@ absl::Status Scheduler::CheckSpec(const SequenceSpec& spec) const {
         "the ", spec.resumed_tokens.size(), " resumed tokens have ended the sequence already (",
         FinishReasonName(*reason), "; max_new_tokens is ", spec.max_new_tokens, ")"));
   }
+  if (!spec.adapter.empty() && options_.num_adapter_slots == 0) {
+    return absl::InvalidArgumentError("the sequence has an adapter; there are no slots for any");
+  }
   if (absl::Status status = CheckSize(spec); !status.ok()) return status;
   if (spec.in_one_piece && (spec.max_new_tokens > 0 || spec.use_prefix_cache)) {
     return absl::InvalidArgumentError(
@@ -43,6 +46,10 @@ absl::Status Scheduler::CheckSpec(const SequenceSpec& spec) const {
                   sibling->tokens.begin() + sibling->num_prompt())) {
     return absl::InvalidArgumentError(absl::StrCat("prompt_of names sequence ", *spec.prompt_of,
                                                    ", whose prompt is another one"));
+  }
+  if (sibling != nullptr && sibling->spec.adapter != spec.adapter) {
+    return absl::InvalidArgumentError(absl::StrCat("prompt_of names sequence ", *spec.prompt_of,
+                                                   ", whose adapter is another one"));
   }
   return absl::OkStatus();
 }

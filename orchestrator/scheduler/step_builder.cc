@@ -39,6 +39,7 @@ std::optional<Step> StepBuilder::Build() {
     return std::nullopt;
   }
   flights_.Complete();
+  step.adapters = table_.adapters().TakeChanges();
   step.ended = kv_cache_.TakeEndedTables();
   step.preempted = budget_.TakePreempted();
   step.copies = budget_.TakeCopies();
@@ -55,7 +56,7 @@ void StepBuilder::AdmitUrgent() {
     if (!budget_.IsUrgent(*sequence) && !admission_.IsBelowFairShare(*sequence->tenant)) break;
     admission_.Pass(*sequence);
     if (admission_.IsServed(*sequence) && !admission_.WaitsForSibling(*sequence) &&
-        !budget_.Admit(*sequence)) {
+        table_.HasAdapterSlot(*sequence) && !budget_.Admit(*sequence)) {
       break;
     }
   }
@@ -178,7 +179,10 @@ void StepBuilder::PlanPrefills(Step& step, Room& room) {
       AppendPrefill(**running++, step, room);
     } else if (waiting != nullptr) {
       admission_.Pass(*waiting);
-      if (!admission_.IsServed(*waiting) || admission_.WaitsForSibling(*waiting)) continue;
+      if (!admission_.IsServed(*waiting) || admission_.WaitsForSibling(*waiting) ||
+          !table_.HasAdapterSlot(*waiting)) {
+        continue;
+      }
       admits = PositionsFor(*waiting, step, room) > 0 && budget_.Admit(*waiting);
       if (!admits) continue;
       // A prefix that is in the cache was pending.
@@ -238,6 +242,7 @@ void StepBuilder::Describe(const SequenceState& sequence, int32_t num_positions,
   segment.num_drafts = num_drafts;
   segment.sequence_length = sequence.length() + num_drafts;
   segment.second_type_from = sequence.spec.second_type_from;
+  segment.adapter_slot = table_.adapters().SlotOf(sequence.spec.adapter);
   const TableChange table = kv_cache_.TakeTableChange(sequence.spec.id);
   segment.first_block = table.first_block;
   if (!table.blocks.empty()) segment.blocks.assign(table.blocks.begin(), table.blocks.end());

@@ -160,11 +160,6 @@ absl::Status EmbeddingTable::Embed(absl::Span<const int32_t> ids,
   } else {
     UnpackRows(ids, x);
   }
-  std::vector<int32_t> same;
-  if (slots.empty() && default_slot_ >= 0) {
-    same.assign(ids.size(), default_slot_);
-    slots = same;
-  }
   if (absl::Status applied = ApplyAdapters(ids, slots, x); !applied.ok()) return applied;
   if (scale_ != 1) backend_->Scale(scale_, x);
   if (side_table_.cols > 0) {

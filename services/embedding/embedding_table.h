@@ -50,8 +50,6 @@ class EmbeddingTable {
   // Takes up what an adapter changes of the table, in place of what the slot had.
   void LoadAdapter(int slot, std::shared_ptr<const AdapterSource> source);
   void DropAdapter(int slot);
-  // The adapter of tokens for which no slots are given; negative: none.
-  void UseAdapter(int slot) { default_slot_ = slot; }
   void DropAdapters() { adapters_.clear(); }
 
   int64_t vocab_size() const { return table_.rows; }
@@ -126,7 +124,6 @@ class EmbeddingTable {
   float norm_eps_;
   std::vector<std::unique_ptr<TableAdapter>> adapters_;  // by slot; null where the table stays
   std::unique_ptr<Buffer> addend_;                       // [1, H], of a row
-  int default_slot_ = -1;
 };
 
 }  // namespace sluice

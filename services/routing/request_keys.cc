@@ -1,9 +1,11 @@
 #include "services/routing/request_keys.h"
 
+#include <string>
+
 namespace sluice {
 
 PromptKeys KeysOf(const v1::GenerateRequest& request) {
-  const absl::string_view adapter;
+  const std::string& adapter = request.adapter();
   if (request.has_token_ids()) {
     PromptKeyBuilder keys("ids", adapter);
     keys.Add(absl::MakeConstSpan(request.token_ids().token_ids().data(),
