@@ -20,8 +20,8 @@ enum class RecurrentFusion : uint8_t {
                // likewise its betas and decays
   kMamba,      // gates, values, keys, queries, time steps one below the other
   kQkvPairs,   // as kQkv, but betas and decays as in kByKeyHead
-  kQkvTiled,   // as kQkv, with heads in another order: the first one of each key head, then the second
-               // ones, ...
+  kQkvTiled,  // as kQkv, with heads in another order: the first one of each key head, then the second
+              // ones, ...
 };
 
 // Experts that files keep in one tensor; their biases are [E, outputs].
