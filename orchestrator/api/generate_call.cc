@@ -6,6 +6,7 @@
 #include "orchestrator/api/adapter_check.h"
 #include "orchestrator/api/beam_check.h"
 #include "orchestrator/api/best_of_sink.h"
+#include "orchestrator/api/embed_check.h"
 #include "orchestrator/api/messages.h"
 #include "orchestrator/api/request_attributes.h"
 #include "orchestrator/api/request_check.h"
