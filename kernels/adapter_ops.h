@@ -2,6 +2,7 @@
 // have different adapters or none. They are enqueued as the operations of kernels/ops.h are and keep
 // the same promises: a row has the same bits whatever rows and adapters are computed beside it,
 // whichever slots they have, and on any number of ranks. kernels/reference has each as plain loops.
+// A part of a backend: Device::adapters().
 //
 // A product is two operations, so that ranks that share the inputs of a matrix join A x, which is
 // narrow, in the tree of RankGroup::SumToResidual before B multiplies it.
@@ -69,9 +70,6 @@ class AdapterOps {
  public:
   virtual ~AdapterOps() = default;
 
-  // Whether the device computes them: one that hands everything on to another may not know before.
-  virtual bool has_adapter_ops() const { return true; }
-
   // sums[t] = A x[t] of the adapter in slots[t], followed by zeros; all zeros where slots[t] is
   // negative or the slot has no factors. x [T, K] operand, `slots` [T] host memory, sums [T, R] F32,
   // R at least the rank of all factors.
@@ -110,12 +108,5 @@ class AdapterOps {
                                 absl::Span<const int32_t> slots, FactorsBySlot factors,
                                 bool weighted, MatrixView out) = 0;
 };
-
-// Null where the device computes none. Found by a cast, so that kinds of devices without them need not
-// know of them.
-inline AdapterOps* AdapterOpsOf(Device& device) {
-  auto* const ops = dynamic_cast<AdapterOps*>(&device);
-  return ops != nullptr && ops->has_adapter_ops() ? ops : nullptr;
-}
 
 }  // namespace sluice

@@ -23,9 +23,12 @@
 
 namespace sluice {
 
-class ExpertOps;      // kernels/expert_ops.h
-class LatentOps;      // kernels/latent_ops.h
-class MemorySharing;  // kernels/memory_sharing.h
+class AdapterOps;        // kernels/adapter_ops.h
+class ExpertOps;         // kernels/expert_ops.h
+class LatentOps;         // kernels/latent_ops.h
+class MemorySharing;     // kernels/memory_sharing.h
+class OpenAttentionOps;  // kernels/open_attention_ops.h
+class RecurrentOps;      // kernels/recurrent_ops.h
 
 // Memory of a backend. At least 64-byte aligned. Freed on destruction.
 class Buffer {
@@ -168,8 +171,12 @@ class Device {
 
   // ---- What not every device computes ----
 
-  // Latent attention, in the same stream of work; null where it does not.
-  virtual LatentOps* latents() { return nullptr; }
+  // Parts of the device, the same at every call, which enqueue on its stream of work; null where it
+  // does not compute such things. experts() is one of them.
+  virtual LatentOps* latents() { return nullptr; }                // latent attention
+  virtual RecurrentOps* recurrence() { return nullptr; }          // recurrent layers
+  virtual AdapterOps* adapters() { return nullptr; }              // low-rank adapters
+  virtual OpenAttentionOps* open_attention() { return nullptr; }  // attention of encoders
 };
 
 }  // namespace sluice

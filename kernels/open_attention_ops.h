@@ -27,9 +27,4 @@ constexpr int64_t LastSeenPosition(int64_t position, int64_t ahead, int64_t last
   return position + std::min(ahead, last - position);
 }
 
-// Null where the device does not compute it.
-inline OpenAttentionOps* OpenAttentionOpsOf(Device& device) {
-  return dynamic_cast<OpenAttentionOps*>(&device);
-}
-
 }  // namespace sluice

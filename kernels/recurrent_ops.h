@@ -99,9 +99,6 @@ class RecurrentOps {
  public:
   virtual ~RecurrentOps() = default;
 
-  // Whether the device computes them: one that hands everything on to another may not know before.
-  virtual bool has_recurrent_ops() const { return true; }
-
   // Memory is reserved, not touched. RESOURCE_EXHAUSTED.
   virtual absl::StatusOr<std::unique_ptr<StatePool>> NewStatePool(const StatePoolSpec& spec) = 0;
 
@@ -131,12 +128,5 @@ class RecurrentOps {
   virtual void GroupRmsNorm(MatrixView x, const float* weight, float eps, int num_groups,
                             MatrixView out) = 0;
 };
-
-// Null where the device computes none. Found by a cast, so that kinds of devices without them need not
-// know of them.
-inline RecurrentOps* RecurrentOpsOf(Device& device) {
-  auto* const ops = dynamic_cast<RecurrentOps*>(&device);
-  return ops != nullptr && ops->has_recurrent_ops() ? ops : nullptr;
-}
 
 }  // namespace sluice

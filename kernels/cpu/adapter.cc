@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/check.h"
+#include "kernels/cpu/gemm.h"
 #include "kernels/cpu/route.h"
 
 // clang-format off
@@ -243,6 +244,11 @@ void CpuAdapters::AddAdapterOutputs(MatrixView sums, absl::Span<const int32_t> s
     }
   }
   AddOutputs(sums, out);
+}
+
+void CpuAdapters::GemmWithAddends(MatrixView x, const PackedMatrix& weights, MatrixView out,
+                                  const GemmEpilogue& epilogue, const SumAddends& addends) {
+  Gemm(context_, x, static_cast<const CpuPackedMatrix&>(weights), out, epilogue, addends);
 }
 
 void CpuAdapters::ClearAddends(MatrixView values, uint8_t* rows) const {

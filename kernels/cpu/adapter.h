@@ -8,26 +8,35 @@
 
 #include "kernels/adapter_ops.h"
 #include "kernels/cpu/context.h"
+#include "kernels/cpu/cpu_experts.h"
 
 namespace sluice {
 
-// Used by one thread at a time; borrows the context.
-class CpuAdapters {
+// Used by one thread at a time; borrows the context and what multiplies rows of experts.
+class CpuAdapters final : public AdapterOps {
  public:
-  explicit CpuAdapters(CpuContext& context) : context_(context) {}
+  CpuAdapters(CpuContext& context, CpuExperts& experts) : context_(context), experts_(experts) {}
 
   void SumAdapterInputs(MatrixView x, absl::Span<const int32_t> slots, FactorsBySlot factors,
-                        MatrixView sums);
+                        MatrixView sums) override;
   void AddAdapterOutputs(MatrixView sums, absl::Span<const int32_t> slots, FactorsBySlot factors,
-                         const float* scores, MatrixView out);
+                         const float* scores, MatrixView out) override;
+  void GemmWithAddends(MatrixView x, const PackedMatrix& weights, MatrixView out,
+                       const GemmEpilogue& epilogue, const SumAddends& addends) override;
+  void GroupedGemmWithAddends(MatrixView x, const ExpertMatrices& weights, const Routing& routing,
+                              const GroupedOptions& options, const SumAddends& addends,
+                              MatrixView out) override {
+    experts_.GroupedGemm(x, weights, routing, options, addends, out);
+  }
   void WriteAddends(MatrixView sums, absl::Span<const int32_t> slots, FactorsBySlot factors,
-                    MatrixView values, uint8_t* rows);
+                    MatrixView values, uint8_t* rows) override;
   void SumExpertInputs(MatrixView x, const Routing& routing, absl::Span<const int32_t> slots,
-                       FactorsBySlot factors, const ExpertInputOptions& options, MatrixView sums);
+                       FactorsBySlot factors, const ExpertInputOptions& options,
+                       MatrixView sums) override;
   void WriteExpertAddends(MatrixView sums, const Routing& routing, absl::Span<const int32_t> slots,
-                          FactorsBySlot factors, MatrixView values, uint8_t* rows);
+                          FactorsBySlot factors, MatrixView values, uint8_t* rows) override;
   void AddExpertOutputs(MatrixView sums, const Routing& routing, absl::Span<const int32_t> slots,
-                        FactorsBySlot factors, bool weighted, MatrixView out);
+                        FactorsBySlot factors, bool weighted, MatrixView out) override;
 
  private:
   // A row of the operation in progress that an adapter concerns.
@@ -54,6 +63,7 @@ class CpuAdapters {
   void ClearAddends(MatrixView values, uint8_t* rows) const;
 
   CpuContext& context_;
+  CpuExperts& experts_;
   std::vector<Row> rows_;
   std::vector<Run> runs_;
 };

@@ -28,7 +28,6 @@
 #include "kernels/cpu/top_k.h"
 #include "kernels/host_rank_group.h"
 #include "kernels/latent_ops.h"
-#include "kernels/recurrent_ops.h"
 
 namespace sluice {
 namespace {
@@ -45,11 +44,7 @@ NumaLayout LayoutOf(int num_threads, const std::vector<int>& cpus) {
   return NumaLayout::OfPinnedWorkers(num_threads, nodes);
 }
 
-class CpuBackend final : public Backend,
-                         public RecurrentOps,
-                         public OpenAttentionOps,
-                         public AdapterOps,
-                         private LatentOps {
+class CpuBackend final : public Backend, private OpenAttentionOps, private LatentOps {
  public:
   explicit CpuBackend(const CpuBackendOptions& options)
       : context_(options.num_threads,
@@ -105,6 +100,9 @@ class CpuBackend final : public Backend,
 
   LatentOps* latents() override { return this; }
   ExpertOps* experts() override { return &experts_; }
+  RecurrentOps* recurrence() override { return &recurrence_; }
+  AdapterOps* adapters() override { return &adapters_; }
+  OpenAttentionOps* open_attention() override { return this; }
 
   void BeginStep(absl::Span<const AttentionSegment> segments, int64_t rows) override {
     context_.step.Begin(segments, rows);
@@ -146,12 +144,6 @@ class CpuBackend final : public Backend,
   void PagedAttention(MatrixView q, const KvPool& pool, int layer, const AttentionOptions& options,
                       MatrixView out) override {
     sluice::PagedAttention(context_, q, static_cast<const CpuKvPool&>(pool), layer, options, out);
-  }
-
-  void OpenAttention(MatrixView q, const KvPool& pool, int layer, const AttentionOptions& options,
-                     int64_t ahead, MatrixView out) override {
-    sluice::OpenAttention(context_, q, static_cast<const CpuKvPool&>(pool), layer, options, ahead,
-                          out);
   }
 
   void Scale(float factor, MatrixView x) override { sluice::Scale(context_, factor, x); }
@@ -198,81 +190,13 @@ class CpuBackend final : public Backend,
     return absl::OkStatus();
   }
 
-  absl::StatusOr<std::unique_ptr<StatePool>> NewStatePool(const StatePoolSpec& spec) override {
-    absl::StatusOr<std::unique_ptr<StatePool>> pool = CpuStatePool::Create(spec);
-    if (!pool.ok()) return pool.status();
-    const auto* const slots =
-        reinterpret_cast<const std::byte*>(static_cast<const CpuStatePool&>(**pool).Slot(0, 0));
-    PlaceOnNodes(slots, (*pool)->size_bytes(), layout_.Nodes());
-    return pool;
-  }
-
-  void CopyStates(absl::Span<const KvBlockCopy> copies, StatePool& pool) override {
-    sluice::CopyStates(context_, copies, static_cast<CpuStatePool&>(pool));
-  }
-
-  void Recur(const RecurrenceInputs& inputs, const RecurrenceParams& params, int layer,
-             StatePool& pool, MatrixView out) override {
-    sluice::Recur(context_, states_.all(), inputs, params, layer, static_cast<CpuStatePool&>(pool),
-                  out);
-  }
-
-  void BeginStates(absl::Span<const StateSegment> segments) override { states_.Assign(segments); }
-
-  void Square(MatrixView x) override { sluice::Square(context_, x); }
-
-  void GateBySigmoid(MatrixView gate, MatrixView x) override {
-    sluice::GateBySigmoid(context_, gate, x);
-  }
-
-  void GroupRmsNorm(MatrixView x, const float* weight, float eps, int num_groups,
-                    MatrixView out) override {
-    sluice::GroupRmsNorm(context_, x, weight, eps, num_groups, out);
-  }
-
-  void SumAdapterInputs(MatrixView x, absl::Span<const int32_t> slots, FactorsBySlot factors,
-                        MatrixView sums) override {
-    adapters_.SumAdapterInputs(x, slots, factors, sums);
-  }
-
-  void AddAdapterOutputs(MatrixView sums, absl::Span<const int32_t> slots, FactorsBySlot factors,
-                         const float* scores, MatrixView out) override {
-    adapters_.AddAdapterOutputs(sums, slots, factors, scores, out);
-  }
-
-  void WriteAddends(MatrixView sums, absl::Span<const int32_t> slots, FactorsBySlot factors,
-                    MatrixView values, uint8_t* rows) override {
-    adapters_.WriteAddends(sums, slots, factors, values, rows);
-  }
-
-  void GemmWithAddends(MatrixView x, const PackedMatrix& weights, MatrixView out,
-                       const GemmEpilogue& epilogue, const SumAddends& addends) override {
-    sluice::Gemm(context_, x, static_cast<const CpuPackedMatrix&>(weights), out, epilogue, addends);
-  }
-
-  void GroupedGemmWithAddends(MatrixView x, const ExpertMatrices& weights, const Routing& routing,
-                              const GroupedOptions& options, const SumAddends& addends,
-                              MatrixView out) override {
-    experts_.GroupedGemm(x, weights, routing, options, addends, out);
-  }
-
-  void SumExpertInputs(MatrixView x, const Routing& routing, absl::Span<const int32_t> slots,
-                       FactorsBySlot factors, const ExpertInputOptions& options,
-                       MatrixView sums) override {
-    adapters_.SumExpertInputs(x, routing, slots, factors, options, sums);
-  }
-
-  void WriteExpertAddends(MatrixView sums, const Routing& routing, absl::Span<const int32_t> slots,
-                          FactorsBySlot factors, MatrixView values, uint8_t* rows) override {
-    adapters_.WriteExpertAddends(sums, routing, slots, factors, values, rows);
-  }
-
-  void AddExpertOutputs(MatrixView sums, const Routing& routing, absl::Span<const int32_t> slots,
-                        FactorsBySlot factors, bool weighted, MatrixView out) override {
-    adapters_.AddExpertOutputs(sums, routing, slots, factors, weighted, out);
-  }
-
  private:
+  void OpenAttention(MatrixView q, const KvPool& pool, int layer, const AttentionOptions& options,
+                     int64_t ahead, MatrixView out) override {
+    sluice::OpenAttention(context_, q, static_cast<const CpuKvPool&>(pool), layer, options, ahead,
+                          out);
+  }
+
   void GemmOfHeads(const HeadColumns& x, absl::Span<const PackedMatrix* const> weights,
                    const HeadColumns& out) override {
     sluice::GemmOfHeads(context_, x, weights, out);
@@ -291,12 +215,12 @@ class CpuBackend final : public Backend,
 
   CpuContext context_;
   CpuExperts experts_{context_};
-  CpuAdapters adapters_{context_};
-  OwnStateSegments states_;  // of the step
+  CpuAdapters adapters_{context_, experts_};
   const std::string name_ =
       absl::StrCat("cpu/", std::string(Name(context_.instructions)),
                    HasFusedMultiplyAdd() ? "" : "_unfused", " v", kBitsVersion);
   const NumaLayout layout_;
+  CpuRecurrence recurrence_{context_, layout_};
   std::vector<HostArena> arenas_;  // of packed matrices; one for each share of the layout
 };
 

@@ -462,28 +462,37 @@ absl::StatusOr<std::unique_ptr<StatePool>> CpuStatePool::Create(const StatePoolS
   return std::unique_ptr<StatePool>(new CpuStatePool(spec, *std::move(memory)));
 }
 
-void CopyStates(CpuContext& context, absl::Span<const KvBlockCopy> copies, CpuStatePool& pool) {
-  const StatePoolSpec& spec = pool.spec();
+absl::StatusOr<std::unique_ptr<StatePool>> CpuRecurrence::NewStatePool(const StatePoolSpec& spec) {
+  absl::StatusOr<std::unique_ptr<StatePool>> pool = CpuStatePool::Create(spec);
+  if (!pool.ok()) return pool.status();
+  PlaceOnNodes(static_cast<const CpuStatePool&>(**pool).Slot(0, 0), (*pool)->size_bytes(),
+               layout_.Nodes());
+  return pool;
+}
+
+void CpuRecurrence::CopyStates(absl::Span<const KvBlockCopy> copies, StatePool& pool) {
+  auto& states = static_cast<CpuStatePool&>(pool);
+  const StatePoolSpec& spec = states.spec();
   // By layer: within one, the order of the copies matters.
-  ForRowRuns(context, spec.num_layers, spec.floats_per_slot() * std::ssize(copies),
+  ForRowRuns(context_, spec.num_layers, spec.floats_per_slot() * std::ssize(copies),
              [&](int64_t begin, int64_t end) {
                for (auto layer = static_cast<int>(begin); layer < end; ++layer) {
                  for (const KvBlockCopy& copy : copies) {
-                   std::memmove(pool.Slot(layer, copy.destination), pool.Slot(layer, copy.source),
-                                spec.bytes_per_slot());
+                   std::memmove(states.Slot(layer, copy.destination),
+                                states.Slot(layer, copy.source), spec.bytes_per_slot());
                  }
                }
              });
 }
 
-void Recur(CpuContext& context, absl::Span<const StateSegment> segments,
-           const RecurrenceInputs& inputs, const RecurrenceParams& params, int layer,
-           CpuStatePool& pool, MatrixView out) {
-  const StatePoolSpec& spec = pool.spec();
+void CpuRecurrence::Recur(const RecurrenceInputs& inputs, const RecurrenceParams& params, int layer,
+                          StatePool& pool, MatrixView out) {
+  auto& states = static_cast<CpuStatePool&>(pool);
+  const StatePoolSpec& spec = states.spec();
   SLUICE_CHECK(inputs.mixed.cols == spec.channels() && out.cols == spec.values_width());
   SLUICE_CHECK(inputs.gate.cols == out.cols && inputs.decay.cols == spec.num_heads);
   SLUICE_CHECK(!params.has_correction || inputs.beta.cols == spec.num_heads);
-  HWY_DYNAMIC_DISPATCH(RecurRows)(context, segments, inputs, params, layer, pool, out);
+  HWY_DYNAMIC_DISPATCH(RecurRows)(context_, states_.all(), inputs, params, layer, states, out);
 }
 
 }  // namespace sluice

@@ -13,6 +13,7 @@
 #include "kernels/check.h"
 #include "kernels/cpu/context.h"
 #include "kernels/cpu/memory.h"
+#include "kernels/cpu/numa.h"
 #include "kernels/recurrent_ops.h"
 
 namespace sluice {
@@ -37,14 +38,26 @@ class CpuStatePool final : public StatePool {
   HostMemory memory_;
 };
 
-// RecurrentOps.
-void CopyStates(CpuContext& context, absl::Span<const KvBlockCopy> copies, CpuStatePool& pool);
-void Recur(CpuContext& context, absl::Span<const StateSegment> segments,
-           const RecurrenceInputs& inputs, const RecurrenceParams& params, int layer,
-           CpuStatePool& pool, MatrixView out);
-void Square(CpuContext& context, MatrixView x);
-void GateBySigmoid(CpuContext& context, MatrixView gate, MatrixView x);
-void GroupRmsNorm(CpuContext& context, MatrixView x, const float* weight, float eps, int num_groups,
-                  MatrixView out);
+// Used by one thread at a time; borrows the context and the layout.
+class CpuRecurrence final : public RecurrentOps {
+ public:
+  CpuRecurrence(CpuContext& context, const NumaLayout& layout)
+      : context_(context), layout_(layout) {}
+
+  absl::StatusOr<std::unique_ptr<StatePool>> NewStatePool(const StatePoolSpec& spec) override;
+  void CopyStates(absl::Span<const KvBlockCopy> copies, StatePool& pool) override;
+  void BeginStates(absl::Span<const StateSegment> segments) override { states_.Assign(segments); }
+  void Recur(const RecurrenceInputs& inputs, const RecurrenceParams& params, int layer,
+             StatePool& pool, MatrixView out) override;
+  void GateBySigmoid(MatrixView gate, MatrixView x) override;
+  void Square(MatrixView x) override;
+  void GroupRmsNorm(MatrixView x, const float* weight, float eps, int num_groups,
+                    MatrixView out) override;
+
+ private:
+  CpuContext& context_;
+  const NumaLayout& layout_;
+  OwnStateSegments states_;  // of the step
+};
 
 }  // namespace sluice

@@ -78,17 +78,17 @@ HWY_EXPORT(GateRows);
 HWY_EXPORT(SquareRows);
 HWY_EXPORT(NormGroupsOfRows);
 
-void GateBySigmoid(CpuContext& context, MatrixView gate, MatrixView x) {
+void CpuRecurrence::GateBySigmoid(MatrixView gate, MatrixView x) {
   SLUICE_CHECK(gate.cols == x.cols && gate.rows == x.rows);
-  HWY_DYNAMIC_DISPATCH(GateRows)(context, gate, x);
+  HWY_DYNAMIC_DISPATCH(GateRows)(context_, gate, x);
 }
 
-void Square(CpuContext& context, MatrixView x) { HWY_DYNAMIC_DISPATCH(SquareRows)(context, x); }
+void CpuRecurrence::Square(MatrixView x) { HWY_DYNAMIC_DISPATCH(SquareRows)(context_, x); }
 
-void GroupRmsNorm(CpuContext& context, MatrixView x, const float* weight, float eps, int num_groups,
-                  MatrixView out) {
+void CpuRecurrence::GroupRmsNorm(MatrixView x, const float* weight, float eps, int num_groups,
+                                 MatrixView out) {
   SLUICE_CHECK(num_groups >= 1 && x.cols % num_groups == 0 && out.cols == x.cols);
-  HWY_DYNAMIC_DISPATCH(NormGroupsOfRows)(context, x, weight, eps, num_groups, out);
+  HWY_DYNAMIC_DISPATCH(NormGroupsOfRows)(context_, x, weight, eps, num_groups, out);
 }
 
 }  // namespace sluice

@@ -59,7 +59,7 @@ void CudaBackend::ApplyQkNormRopeAndStoreKv(MatrixView qkv, const QkNormRopePara
         .query_norm = params.query_norm, .key_norm = params.key_norm, .norm_eps = params.norm_eps};
   }
   if (params.rotations != nullptr) {
-    step_.host().CheckRope(task.queries, params.head_dim, *params.rotations);
+    step().host().CheckRope(task.queries, params.head_dim, *params.rotations);
     task.turn.cos = params.rotations->cos;
     task.turn.sin = params.rotations->sin;
     task.turn.angles_by_row = params.rotations->index == RopeTables::Index::kRow;
@@ -83,14 +83,14 @@ void CudaBackend::CentreHeads(MatrixView x, const QkNormRopeParams& params, cons
 void CudaBackend::Store(StoreKvTask task, int layer, const KvPool& pool) {
   const auto& ours = static_cast<const CudaKvPool&>(pool);
   const KvLayout& layout = ours.layout();
-  SLUICE_CHECK(task.keys.rows <= step_.num_rows());
+  SLUICE_CHECK(task.keys.rows <= step().num_rows());
   SLUICE_CHECK(task.keys.cols == int64_t{layout.num_kv_heads} * layout.head_dim);
   SLUICE_CHECK(0 <= layer && layer < layout.num_layers);
-  ours.CheckSegments(step_.host().segments());
+  ours.CheckSegments(step().host().segments());
   task.pool = layout;
   task.layer = layer;
-  task.rows = step_.rows();
-  task.tables = step_.tables();
+  task.rows = step().rows();
+  task.tables = step().tables();
   kernels().store_kv(stream(), task);
 }
 
@@ -118,12 +118,12 @@ void CudaBackend::PagedAttention(MatrixView q, const KvPool& pool, int layer,
   const int num_heads = static_cast<int>(q.cols / layout.head_dim);
   SLUICE_CHECK(options.window >= 0 && num_heads % layout.num_kv_heads == 0);
   SLUICE_CHECK(options.sinks == nullptr && options.chunk == 0);  // refused as above
-  SLUICE_CHECK(0 <= layer && layer < layout.num_layers && q.rows <= step_.num_rows());
-  ours.CheckSegments(step_.host().segments());
+  SLUICE_CHECK(0 <= layer && layer < layout.num_layers && q.rows <= step().num_rows());
+  ours.CheckSegments(step().host().segments());
   const AttentionShape shape{.group = num_heads / layout.num_kv_heads,
                              .window = options.window,
                              .num_kv_heads = layout.num_kv_heads,
-                             .tile_rows = PrefillTileRows(*gpu_, layout)};
+                             .tile_rows = PrefillTileRows(gpu(), layout)};
   AttentionTask task{.q = q,
                      .out = out,
                      .pool = layout,
@@ -132,12 +132,12 @@ void CudaBackend::PagedAttention(MatrixView q, const KvPool& pool, int layer,
                      .scale = options.scale,
                      .window = options.window,
                      .softcap = options.softcap,
-                     .tables = step_.tables(),
+                     .tables = step().tables(),
                      .tile_rows = shape.decode_tile_rows};
-  Fit(*gpu_, task);
+  Fit(gpu(), task);
   AttentionTask prefill = task;
   prefill.tile_rows = shape.tile_rows;
-  Fit(*gpu_, prefill);
+  Fit(gpu(), prefill);
   const int64_t partial_floats = PartialFloats(layout.head_dim);
   const AttentionRoom room{
       .decode_blocks = task.num_blocks,
@@ -145,9 +145,9 @@ void CudaBackend::PagedAttention(MatrixView q, const KvPool& pool, int layer,
       .most_prefill_partials =
           kMostPrefillPartialBytes / (partial_floats * static_cast<int64_t>(sizeof(float)))};
   bool moved = false;
-  const auto plan = step_.PlanFor(shape, room, partial_floats, moved);
+  const auto plan = step().PlanFor(shape, room, partial_floats, moved);
   if (!Note(plan.status())) return;
-  if (moved) recorder_.Forget();
+  if (moved) recorder().Forget();
   Attend(task, prefill, **plan);
 }
 

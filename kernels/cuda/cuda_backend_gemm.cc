@@ -33,7 +33,7 @@ int64_t OperandBytes(int64_t rows, const WeightImage& weights, const GemmPlan& p
 }  // namespace
 
 GemmPlan CudaBackend::PlanFor(const WeightImage& weights, int64_t rows) const {
-  const GpuProperties& gpu = gpu_->properties();
+  const GpuProperties& gpu = properties();
   return PlanGemm(rows, NumTiles(weights.num_outputs, weights.gated), weights.runs, weights.format,
                   {.num_multiprocessors = gpu.num_multiprocessors,
                    .shared_bytes = static_cast<int64_t>(gpu.shared_bytes),
@@ -118,17 +118,10 @@ void CudaBackend::TiledGemm(MatrixView x, const WeightImage& weights,
                 .epilogue = epilogue,
                 .plan = plan};
   if (task.plan.splits > 1) {
-    const auto counters = static_cast<size_t>(task.plan.counters());
     task.partials =
         static_cast<float*>(Room(kPartials, task.plan.partial_floats() * sizeof(float)));
-    task.counters = static_cast<unsigned*>(Room(kCounters, counters * sizeof(unsigned)));
+    task.counters = ZeroCounters(task.plan.counters());
     if (task.partials == nullptr || task.counters == nullptr) return;
-    if (num_zero_counters_ < counters) {
-      // Zero ever after: each product leaves them so.
-      SLUICE_CHECK(!recorder_.is_recording());
-      gpu_->FillWithZero(task.counters, counters * sizeof(unsigned));
-      num_zero_counters_ = counters;
-    }
   }
   kernels().gemm(stream(), task);
 }

@@ -290,7 +290,7 @@ absl::Status CheckRecurrence(Backend& backend, bool has_correction) {
   const std::vector<int32_t> table = {2, 0, 1};
   const auto recur = [&](Bench& bench) -> Floats {
     Backend& by = bench.backend;
-    const auto pool = RecurrentOpsOf(by)->NewStatePool(spec);
+    const auto pool = by.recurrence()->NewStatePool(spec);
     bench.status.Update(pool.status());
     if (!pool.ok()) return {};
     const Floats log_rate = {-4, -3};
@@ -316,12 +316,12 @@ absl::Status CheckRecurrence(Backend& backend, bool has_correction) {
           .num_rows = count,
           .first_position = first,
           .slots = absl::MakeConstSpan(table).subspan(static_cast<size_t>(first_run))};
-      RecurrentOpsOf(by)->BeginStates({&segment, 1});
-      RecurrentOpsOf(by)->Recur({.mixed = all.mixed.Rows(first, count),
-                                 .gate = all.gate.Rows(first, count),
-                                 .beta = all.beta.Rows(first, count),
-                                 .decay = all.decay.Rows(first, count)},
-                                params, 0, **pool, out.Rows(first, count));
+      by.recurrence()->BeginStates({&segment, 1});
+      by.recurrence()->Recur({.mixed = all.mixed.Rows(first, count),
+                              .gate = all.gate.Rows(first, count),
+                              .beta = all.beta.Rows(first, count),
+                              .decay = all.decay.Rows(first, count)},
+                             params, 0, **pool, out.Rows(first, count));
     }
     return bench.Read(out);
   };
@@ -429,7 +429,7 @@ absl::Status SelfCheck(Backend& backend) {
     if (status.ok()) status = CheckAttention(backend, dtype, layout);
     if (status.ok() && backend.latents() != nullptr) status = CheckLatents(backend, dtype);
   }
-  if (RecurrentOpsOf(backend) != nullptr && backend.operand_dtype() == DType::kF32) {
+  if (backend.recurrence() != nullptr && backend.operand_dtype() == DType::kF32) {
     for (const bool has_correction : {true, false}) {
       if (status.ok()) status = CheckRecurrence(backend, has_correction);
     }

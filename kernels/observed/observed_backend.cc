@@ -6,6 +6,7 @@
 
 #include "kernels/check.h"
 #include "kernels/host_step.h"
+#include "kernels/latent_ops.h"
 #include "kernels/observed/forwarding_backend.h"
 #include "kernels/reference/reference_attention.h"
 #include "kernels/reference/reference_backend.h"
@@ -49,12 +50,14 @@ class OwnMatrix {
   const int64_t rows_, cols_;
 };
 
-class ObservedBackend final : public ForwardingBackend {
+class ObservedBackend final : public ForwardingBackend, private LatentOps {
  public:
   ObservedBackend(std::unique_ptr<Backend> within, AttentionObserver& observer)
       : ForwardingBackend(std::move(within)),
         observer_(observer),
         reference_(MakeReferenceBackend()) {}
+
+  LatentOps* latents() override { return ForwardingBackend::latents() == nullptr ? nullptr : this; }
 
   absl::StatusOr<std::unique_ptr<KvPool>> NewKvPool(const KvPoolSpec& spec) override {
     absl::StatusOr<std::unique_ptr<KvPool>> pool = ForwardingBackend::NewKvPool(spec);
@@ -110,6 +113,15 @@ class ObservedBackend final : public ForwardingBackend {
     return static_cast<const ObservedKvPool&>(pool);
   }
 
+  // LatentOps.
+  void GemmOfHeads(const HeadColumns& x, absl::Span<const PackedMatrix* const> weights,
+                   const HeadColumns& out) override {
+    ForwardingBackend::latents()->GemmOfHeads(x, weights, out);
+  }
+  void ReserveForGemmOfHeads(absl::Span<const PackedMatrix* const> weights,
+                             int64_t max_rows) override {
+    ForwardingBackend::latents()->ReserveForGemmOfHeads(weights, max_rows);
+  }
   void PrepareLatentAttention(MatrixView q, MatrixView kv, const LatentParams& params, int layer,
                               KvPool& pool, MatrixView queries) override {
     auto& observed = static_cast<ObservedKvPool&>(pool);
@@ -117,7 +129,8 @@ class ObservedBackend final : public ForwardingBackend {
     OwnMatrix unused(queries.rows, queries.cols);
     reference_->latents()->PrepareLatentAttention(q, copy.view(), params, layer, observed.seen(),
                                                   unused.view());
-    ForwardingBackend::PrepareLatentAttention(q, kv, params, layer, observed.within(), queries);
+    ForwardingBackend::latents()->PrepareLatentAttention(q, kv, params, layer, observed.within(),
+                                                         queries);
   }
 
   AttentionObserver& observer_;

@@ -132,9 +132,8 @@ double LogSum(const float* row, int64_t size) {
 
 class ReferenceBackend final : public Backend,
                                private LatentOps,
-                               public OpenAttentionOps,
-                               public ReferenceRecurrent,
-                               public ReferenceAdapters {
+                               private OpenAttentionOps,
+                               private ReferenceAdapters {
  public:
   explicit ReferenceBackend(DType operand_dtype) : operand_dtype_(operand_dtype) {}
 
@@ -181,6 +180,9 @@ class ReferenceBackend final : public Backend,
 
   LatentOps* latents() override { return this; }
   ExpertOps* experts() override { return &experts_; }
+  RecurrentOps* recurrence() override { return &recurrence_; }
+  AdapterOps* adapters() override { return this; }
+  OpenAttentionOps* open_attention() override { return this; }
 
   void BeginStep(absl::Span<const AttentionSegment> segments, int64_t rows) override {
     step_.Begin(segments, rows);
@@ -422,6 +424,7 @@ class ReferenceBackend final : public Backend,
 
   const DType operand_dtype_;
   ReferenceExperts experts_{*this};
+  ReferenceRecurrent recurrence_;
   HostStep step_;
 };
 

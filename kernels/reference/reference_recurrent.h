@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-class ReferenceRecurrent : public RecurrentOps {
+class ReferenceRecurrent final : public RecurrentOps {
  public:
   absl::StatusOr<std::unique_ptr<StatePool>> NewStatePool(const StatePoolSpec& spec) override;
   void CopyStates(absl::Span<const KvBlockCopy> copies, StatePool& pool) override;

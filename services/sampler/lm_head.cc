@@ -125,7 +125,7 @@ void LmHead::AddAdapters(MatrixView normed, absl::Span<const int32_t> slots, Mat
   }
   if (width == 0) return;
   const MatrixView sums{sums_->data(), DType::kF32, normed.rows, width, width};
-  AdapterOps& ops = *AdapterOpsOf(*backend_);
+  AdapterOps& ops = *backend_->adapters();
   ops.SumAdapterInputs(normed, known, factors, sums);
   ops.AddAdapterOutputs(sums, known, factors, /*scores=*/nullptr, logits);
 }

@@ -139,7 +139,7 @@ absl::StatusOr<Pooler> Pooler::Load(const ModelConfig& config, const WeightSourc
   absl::Status loaded = pooler.LoadFinalNorm(config, source);
   int64_t widest = 0;
   for (const EmbedderStep& step : pooler.spec_.steps) {
-    if (loaded.ok()) loaded = pooler.LoadStep(step);
+    if (loaded.ok()) loaded = pooler.LoadLayer(step);
     widest = std::max({widest, step.shape.rows, step.shape.columns});
   }
   if (!loaded.ok() || widest == 0)
@@ -168,9 +168,9 @@ absl::Status Pooler::LoadFinalNorm(const ModelConfig& config, const WeightSource
   return loaded;
 }
 
-absl::Status Pooler::LoadStep(const EmbedderStep& spec) {
-  Step& step = steps_.emplace_back();
-  step.spec = spec;
+absl::Status Pooler::LoadLayer(const EmbedderStep& spec) {
+  Layer& layer = layers_.emplace_back();
+  layer.spec = spec;
   if (spec.kind == EmbedderStep::Kind::kNormalise) return absl::OkStatus();
   const absl::StatusOr<Checkpoint> checkpoint = Checkpoint::Open(spec.folder);
   if (!checkpoint.ok()) return checkpoint.status();
@@ -183,8 +183,8 @@ absl::Status Pooler::LoadStep(const EmbedderStep& spec) {
     bias = *std::move(read);
   }
   if (spec.kind == EmbedderStep::Kind::kNorm) {
-    step.weight = *weight;
-    step.offset = std::move(bias);
+    layer.weight = *weight;
+    layer.offset = std::move(bias);
     return absl::OkStatus();
   }
   const int64_t columns = spec.shape.columns;
@@ -197,11 +197,11 @@ absl::Status Pooler::LoadStep(const EmbedderStep& spec) {
         return absl::OkStatus();
       });
   if (!packed.ok()) return packed.status();
-  step.matrix = *std::move(packed);
-  backend_->ReserveForGemm(*step.matrix, kTileTexts);
+  layer.matrix = *std::move(packed);
+  backend_->ReserveForGemm(*layer.matrix, kTileTexts);
   if (bias.empty()) return absl::OkStatus();
   auto memory = ToBackend(bias, *backend_);
-  if (memory.ok()) step.bias = *std::move(memory);
+  if (memory.ok()) layer.bias = *std::move(memory);
   return memory.status();
 }
 
@@ -210,10 +210,10 @@ size_t Pooler::weight_bytes() const {
   for (const std::unique_ptr<Buffer>* buffer : {&norm_, &norm_bias_}) {
     if (*buffer != nullptr) bytes += (*buffer)->size_bytes();
   }
-  for (const Step& step : steps_) {
-    if (step.matrix != nullptr) bytes += step.matrix->size_bytes();
-    if (step.bias != nullptr) bytes += step.bias->size_bytes();
-    bytes += (step.weight.size() + step.offset.size()) * sizeof(float);
+  for (const Layer& layer : layers_) {
+    if (layer.matrix != nullptr) bytes += layer.matrix->size_bytes();
+    if (layer.bias != nullptr) bytes += layer.bias->size_bytes();
+    bytes += (layer.weight.size() + layer.offset.size()) * sizeof(float);
   }
   return bytes;
 }
@@ -262,8 +262,8 @@ absl::StatusOr<std::vector<std::vector<float>>> Pooler::Pool(MatrixView hidden,
     std::vector<float> x;
     for (const std::vector<float>& text : texts) x.insert(x.end(), text.begin(), text.end());
     const auto count = static_cast<int64_t>(texts.size());
-    for (const Step& step : steps_) {
-      if (absl::Status applied = Apply(step, count, x); !applied.ok()) return applied;
+    for (const Layer& layer : layers_) {
+      if (absl::Status applied = Apply(layer, count, x); !applied.ok()) return applied;
     }
     const auto width = static_cast<ptrdiff_t>(x.size() / texts.size());
     for (int64_t text = 0; text < count; ++text) {
@@ -273,34 +273,34 @@ absl::StatusOr<std::vector<std::vector<float>>> Pooler::Pool(MatrixView hidden,
   return pooled;
 }
 
-absl::Status Pooler::Apply(const Step& step, int64_t texts, std::vector<float>& x) {
-  if (step.spec.kind == EmbedderStep::Kind::kDense) return ApplyDense(step, texts, x);
+absl::Status Pooler::Apply(const Layer& layer, int64_t texts, std::vector<float>& x) {
+  if (layer.spec.kind == EmbedderStep::Kind::kDense) return ApplyDense(layer, texts, x);
   const size_t width = x.size() / texts;
   for (int64_t text = 0; text < texts; ++text) {
     const auto row = absl::MakeSpan(x).subspan(text * width, width);
-    if (step.spec.kind == EmbedderStep::Kind::kNormalise) {
+    if (layer.spec.kind == EmbedderStep::Kind::kNormalise) {
       Normalise(row);
     } else {
-      LayerNormOf(row, step.weight, step.offset, step.spec.norm_eps);
+      LayerNormOf(row, layer.weight, layer.offset, layer.spec.norm_eps);
     }
   }
   return absl::OkStatus();
 }
 
-absl::Status Pooler::ApplyDense(const Step& step, int64_t texts, std::vector<float>& x) {
-  const MatrixShape shape = step.spec.shape;
+absl::Status Pooler::ApplyDense(const Layer& layer, int64_t texts, std::vector<float>& x) {
+  const MatrixShape shape = layer.spec.shape;
   const MatrixView in{inputs_->data(), DType::kF32, texts, shape.columns, shape.columns};
   const MatrixView out{outputs_->data(), DType::kF32, texts, shape.rows, shape.rows};
   SLUICE_CHECK(static_cast<int64_t>(x.size()) == texts * shape.columns);
   backend_->CopyIn(BytesOf(x), in.data);
   backend_->Gemm(
-      in, *step.matrix, out,
-      {.bias = step.bias == nullptr ? nullptr : static_cast<const float*>(step.bias->data())});
+      in, *layer.matrix, out,
+      {.bias = layer.bias == nullptr ? nullptr : static_cast<const float*>(layer.bias->data())});
   x.resize(static_cast<size_t>(texts * shape.rows));
   absl::Status read = backend_->CopyOut(
       out.data, {reinterpret_cast<std::byte*>(x.data()), x.size() * sizeof(float)});
-  if (!read.ok() || step.spec.activation == StepActivation::kNone) return read;
-  for (float& value : x) value = static_cast<float>(Activated(step.spec.activation, value));
+  if (!read.ok() || layer.spec.activation == StepActivation::kNone) return read;
+  for (float& value : x) value = static_cast<float>(Activated(layer.spec.activation, value));
   return absl::OkStatus();
 }
 

@@ -36,7 +36,7 @@ class Pooler {
   size_t weight_bytes() const;
 
  private:
-  struct Step {
+  struct Layer {
     EmbedderStep spec;
     std::unique_ptr<PackedMatrix> matrix;  // of kDense
     std::unique_ptr<Buffer> bias;          // of kDense, on the backend; null: none
@@ -46,12 +46,12 @@ class Pooler {
   Pooler(const ModelConfig& config, Backend& backend);
 
   absl::Status LoadFinalNorm(const ModelConfig& config, const WeightSource& source);
-  absl::Status LoadStep(const EmbedderStep& spec);
+  absl::Status LoadLayer(const EmbedderStep& spec);
   // The rows after the final norm, [rows, H], of at most kTileRows.
   absl::Status ReadRows(MatrixView hidden, absl::Span<float> out);
   // x [texts, inputs] becomes [texts, outputs].
-  absl::Status Apply(const Step& step, int64_t texts, std::vector<float>& x);
-  absl::Status ApplyDense(const Step& step, int64_t texts, std::vector<float>& x);
+  absl::Status Apply(const Layer& layer, int64_t texts, std::vector<float>& x);
+  absl::Status ApplyDense(const Layer& layer, int64_t texts, std::vector<float>& x);
 
   Backend* backend_;
   EmbedderSpec spec_;
@@ -61,7 +61,7 @@ class Pooler {
   std::unique_ptr<Buffer> norm_;       // [H]; null: the model has no final norm
   std::unique_ptr<Buffer> norm_bias_;  // [H]; null: none
   std::unique_ptr<Buffer> rows_;       // [kTileRows, H]
-  std::vector<Step> steps_;
+  std::vector<Layer> layers_;
   std::unique_ptr<Buffer> inputs_, outputs_;  // of dense layers, of kTileTexts texts
 };
 

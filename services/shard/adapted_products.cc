@@ -146,7 +146,7 @@ absl::Status ShardModel::SumExperts(const MixtureWeights& mlp, const Routing& ro
     adapters_->ops().GroupedGemmWithAddends(input, *mlp.gate_up, routing, grouped, *addends,
                                             activated);
   }
-  if (expert.squared) RecurrentOpsOf(backend_)->Square(activated);
+  if (expert.squared) backend_.recurrence()->Square(activated);
   CombineOptions combine{.weighted = !mlp.spec.weighs_inputs, .bias = mlp.down_bias.data_or_null()};
   if (mlp.shared_down != nullptr) {
     absl::StatusOr<SharedExpert> shared = RunSharedExpert(mlp, step);

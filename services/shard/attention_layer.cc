@@ -82,14 +82,14 @@ absl::Status ShardModel::AttendByHead(const AttentionWeights& attention, int ind
                                  .softcap = spec.softcap};
   const MatrixView attended = views.attended.Columns(0, queries.cols);
   if (spec.ahead > 0) {
-    OpenAttentionOpsOf(backend_)->OpenAttention(queries, pool, slot, options, spec.ahead, attended);
+    backend_.open_attention()->OpenAttention(queries, pool, slot, options, spec.ahead, attended);
   } else {
     backend_.PagedAttention(queries, pool, slot, options, attended);
   }
   if (attention.gate != nullptr) {
     made = Multiply(step.input, *attention.gate, TensorRole::kQGate, views.output_gate, {}, step);
     if (!made.ok()) return made;
-    RecurrentOpsOf(backend_)->GateBySigmoid(views.output_gate, attended);
+    backend_.recurrence()->GateBySigmoid(views.output_gate, attended);
   }
   return absl::OkStatus();
 }

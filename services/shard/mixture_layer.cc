@@ -94,7 +94,7 @@ absl::StatusOr<SharedExpert> ShardModel::RunSharedExpert(const MixtureWeights& m
                expert.gated ? TensorRole::kSharedGate : TensorRole::kSharedUp, shared.x,
                {.activation = expert.activation, .clamp = expert.clamp}, step);
   if (!made.ok()) return made;
-  if (expert.squared) RecurrentOpsOf(backend_)->Square(shared.x);
+  if (expert.squared) backend_.recurrence()->Square(shared.x);
   if (mlp.shared_score != nullptr) {
     made = Multiply(step.input, *mlp.shared_score, TensorRole::kSharedScore, views.shared_scores,
                     {}, step);

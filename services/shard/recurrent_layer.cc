@@ -8,7 +8,7 @@ absl::Status ShardModel::RunRecurrence(const RecurrentWeights& weights, int inde
                                        const Step& step) {
   const RecurrentSpec& spec = weights.spec;
   const RecurrentViews& views = step.views.recurrent;
-  RecurrentOps& ops = *RecurrentOpsOf(backend_);
+  RecurrentOps& ops = *backend_.recurrence();
   const bool has_correction = spec.kind == RecurrenceKind::kGatedDelta;
   const auto multiply = [&](const PackedMatrix& matrix, TensorRole first, MatrixView out) {
     return Multiply(step.input, matrix, first, out, {}, step);

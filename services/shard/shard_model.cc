@@ -62,7 +62,7 @@ uint64_t BytesPerBlock(const KvLayout& layout) {
 
 absl::Status CheckBackend(const ModelConfig& config, Backend& backend) {
   const bool has_recurrent =
-      RecurrentOpsOf(backend) != nullptr && backend.operand_dtype() == DType::kF32;
+      backend.recurrence() != nullptr && backend.operand_dtype() == DType::kF32;
   const bool needs_recurrent =
       config.recurrent() != nullptr ||
       std::any_of(config.layers.begin(), config.layers.end(),
@@ -93,7 +93,7 @@ absl::StatusOr<std::unique_ptr<ShardModel>> ShardModel::Load(const ModelConfig& 
   if (status.ok() && backend.experts() == nullptr) status = CheckGpuComputes(config);
   status.Update(CheckBackend(config, backend));
   if (!status.ok()) return status;
-  if (config.is_encoder() && OpenAttentionOpsOf(backend) == nullptr) {
+  if (config.is_encoder() && backend.open_attention() == nullptr) {
     return absl::UnimplementedError(absl::StrCat("model_type \"", config.model_type,
                                                  "\" sees later positions, which backend ",
                                                  std::string(backend.name()), " does not compute"));
@@ -127,9 +127,9 @@ absl::StatusOr<std::unique_ptr<ShardModel>> ShardModel::Load(const ModelConfig& 
                           .num_state_slots = counts->num_state_slots};
   std::unique_ptr<ShardModel> model(
       new ShardModel(config, plan, limits, options, backend, *std::move(arena)));
-  auto adapters = StepAdapters::Create(
-      config, plan, backend.BucketRows(options.max_step_rows),
-      AdapterOpsOf(backend) == nullptr ? 0 : options.max_adapter_rank, backend);
+  auto adapters =
+      StepAdapters::Create(config, plan, backend.BucketRows(options.max_step_rows),
+                           backend.adapters() == nullptr ? 0 : options.max_adapter_rank, backend);
   if (!adapters.ok()) return adapters.status();
   model->adapters_ = *std::move(adapters);
   status = model->MakeRankGroups();
@@ -206,7 +206,7 @@ absl::Status ShardModel::ReserveKv(const KvLayout& layout) {
   StatePoolSpec states = StateSpecOf(config_, plan_);
   if (states.num_layers == 0) return absl::OkStatus();
   states.num_slots = limits_.num_state_slots;
-  auto state_pool = RecurrentOpsOf(backend_)->NewStatePool(states);
+  auto state_pool = backend_.recurrence()->NewStatePool(states);
   if (state_pool.ok()) state_pool_ = *std::move(state_pool);
   return state_pool.status();
 }
@@ -283,7 +283,7 @@ absl::Status ShardModel::CopyStates(absl::Span<const KvBlockCopy> copies) {
   if (absl::Status checked = CheckStateCopies(copies, limits_.num_state_slots); !checked.ok()) {
     return checked;
   }
-  RecurrentOpsOf(backend_)->CopyStates(copies, *state_pool_);
+  backend_.recurrence()->CopyStates(copies, *state_pool_);
   return absl::OkStatus();
 }
 
@@ -427,7 +427,7 @@ void ShardModel::PlaceStates(absl::Span<const ShardSegment> segments) {
                                .first_position = segment.first_position,
                                .slots = slots});
   }
-  RecurrentOpsOf(backend_)->BeginStates(state_segments_);
+  backend_.recurrence()->BeginStates(state_segments_);
 }
 
 void ShardModel::PlaceQueryFactors(MatrixView factors) {
@@ -487,7 +487,7 @@ absl::Status ShardModel::RunMlp(const DenseMlpWeights& mlp, const BranchEnd& end
                                       .clamp = mlp.spec.clamp},
                                      step);
   if (!made.ok()) return made;
-  if (mlp.spec.squared) RecurrentOpsOf(backend_)->Square(activated);
+  if (mlp.spec.squared) backend_.recurrence()->Square(activated);
   return AddProductToResidual(activated, *mlp.down, TensorRole::kDown, mlp.down_bias, end, step);
 }
 

@@ -38,7 +38,7 @@ absl::StatusOr<std::unique_ptr<StepAdapters>> StepAdapters::Create(const ModelCo
                                                                    const ShardPlan& plan,
                                                                    int64_t max_rows, int max_rank,
                                                                    Backend& backend) {
-  if (max_rank > 0 && AdapterOpsOf(backend) == nullptr) {
+  if (max_rank > 0 && backend.adapters() == nullptr) {
     return absl::UnimplementedError(absl::StrCat("adapters are not computed by ",
                                                  std::string(backend.name()),
                                                  "; accepted with adapters: --device cpu"));

@@ -71,7 +71,7 @@ class StepAdapters {
 
  private:
   StepAdapters(int64_t max_rows, int max_rank, Backend& backend)
-      : max_rows_(max_rows), max_rank_(max_rank), backend_(backend), ops_(AdapterOpsOf(backend)) {}
+      : max_rows_(max_rows), max_rank_(max_rank), backend_(backend), ops_(backend.adapters()) {}
 
   const int64_t max_rows_;  // of a step, times the experts of a row
   const int max_rank_;

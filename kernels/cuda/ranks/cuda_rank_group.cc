@@ -37,7 +37,7 @@ struct PeerParts {
 class CudaRankGroup final : public RankGroup, private StreamWatch {
  public:
   CudaRankGroup(ExchangedSum sum, absl::StatusOr<std::unique_ptr<PeerSlot>> slot,
-                CudaBackend& backend)
+                CudaDevice& backend)
       : sum_(std::move(sum)), slot_(std::move(slot)), backend_(backend) {
     backend_.AddWatch(this);
   }
@@ -67,7 +67,7 @@ class CudaRankGroup final : public RankGroup, private StreamWatch {
 
   ExchangedSum sum_;
   const absl::StatusOr<std::unique_ptr<PeerSlot>> slot_;  // or why it can't be shared
-  CudaBackend& backend_;
+  CudaDevice& backend_;
   // Of the epoch.
   PeerParts peers_;
   std::unique_ptr<NcclStream> nccl_;
@@ -166,7 +166,7 @@ absl::Status CudaRankGroup::JoinPeers(const std::vector<GpuIntroduction>& ranks,
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RankGroup>> NewCudaRankGroup(const RankGroupSpec& spec,
-                                                            CudaBackend& backend) {
+                                                            CudaDevice& backend) {
   RankGroupSpec on_gpus = spec;
   on_gpus.gather_bytes = GatherBytesOnGpus(spec.num_ranks);
   auto sum = ExchangedSum::Create(on_gpus, backend);

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/cuda_device.h"
 #include "kernels/rank_group.h"
 
 namespace sluice::cuda {
@@ -14,6 +14,6 @@ namespace sluice::cuda {
 // RESOURCE_EXHAUSTED where the device lacks memory. Where none of it can be shared with other
 // processes, Join() says so to those that need it. The backend must outlive it.
 absl::StatusOr<std::unique_ptr<RankGroup>> NewCudaRankGroup(const RankGroupSpec& spec,
-                                                            CudaBackend& backend);
+                                                            CudaDevice& backend);
 
 }  // namespace sluice::cuda

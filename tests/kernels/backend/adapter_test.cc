@@ -16,7 +16,7 @@ class AdapterTest : public BackendTest {
  protected:
   void SetUp() override {
     BackendTest::SetUp();
-    if (AdapterOpsOf(backend()) == nullptr) GTEST_SKIP() << "computes no adapters";
+    if (backend().adapters() == nullptr) GTEST_SKIP() << "computes no adapters";
   }
 };
 SLUICE_FOR_ALL_PRODUCTS(AdapterTest);
@@ -80,7 +80,7 @@ HostMatrix SumsOf(Backend& backend, const HostMatrix& x, const std::vector<int32
                   FactorsBySlot factors) {
   const DeviceMatrix inputs(backend, x, 3);
   const DeviceMatrix sums(backend, x.rows, kSumsWidth);
-  AdapterOpsOf(backend)->SumAdapterInputs(inputs.view(), slots, factors, sums.view());
+  backend.adapters()->SumAdapterInputs(inputs.view(), slots, factors, sums.view());
   return sums.Read();
 }
 
@@ -88,7 +88,7 @@ HostMatrix Adapted(Backend& backend, const HostMatrix& x, const std::vector<int3
                    FactorsBySlot factors, const HostMatrix& base) {
   const DeviceMatrix sums(backend, SumsOf(backend, x, slots, factors));
   const DeviceMatrix out(backend, base, 5);
-  AdapterOpsOf(backend)->AddAdapterOutputs(sums.view(), slots, factors, nullptr, out.view());
+  backend.adapters()->AddAdapterOutputs(sums.view(), slots, factors, nullptr, out.view());
   return out.Read();
 }
 
@@ -168,7 +168,7 @@ TEST_P(AdapterTest, AddendsAreAddedBeforeBiasAndActivation) {
     const DeviceMatrix inputs(on, x), addends(on, values), out(on, 4, f);
     auto rows = *on.Allocate(marks.size());
     on.CopyIn({reinterpret_cast<const std::byte*>(marks.data()), marks.size()}, rows->data());
-    AdapterOpsOf(on)->GemmWithAddends(
+    on.adapters()->GemmWithAddends(
         inputs.view(), matrix, out.view(), {.activation = Activation::kSilu},
         {.values = addends.view(), .rows = static_cast<const uint8_t*>(rows->data())});
     return out.Read();

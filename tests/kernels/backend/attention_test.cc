@@ -115,13 +115,13 @@ HostMatrix AttendOpenly(Backend& backend, KvPool& pool, const Sequence& sequence
   const AttentionSegment segment = sequence.Segment(0, sequence.q.rows);
   backend.BeginStep({&segment, 1}, sequence.q.rows);
   StoreKv(backend, k.view(), v.view(), 1, pool);
-  OpenAttentionOpsOf(backend)->OpenAttention(q.view(), pool, 1, shape.Options(), ahead, out.view());
+  backend.open_attention()->OpenAttention(q.view(), pool, 1, shape.Options(), ahead, out.view());
   return out.Read();
 }
 
 // Encoders: all of a text, or a window to both sides. Long ones reach over several splits.
 TEST_P(AttentionTest, RowsSeeWhatTheirSegmentHasAheadOfThem) {
-  if (OpenAttentionOpsOf(backend()) == nullptr) GTEST_SKIP() << "has no open attention";
+  if (backend().open_attention() == nullptr) GTEST_SKIP() << "has no open attention";
   Random random(21);
   const Shape shapes[] = {
       {.block_size = 16, .num_kv_heads = 2, .group = 1, .head_dim = 32},

@@ -17,7 +17,7 @@ class RecurrenceTest : public BackendTest {
  protected:
   void SetUp() override {
     BackendTest::SetUp();
-    if (RecurrentOpsOf(backend()) == nullptr) GTEST_SKIP() << "has no states";
+    if (backend().recurrence() == nullptr) GTEST_SKIP() << "has no states";
   }
 };
 SLUICE_FOR_ALL_BACKENDS(RecurrenceTest);
@@ -116,8 +116,8 @@ HostMatrix RecurStep(Backend& backend, StatePool& pool, const RecurrenceShape& s
     row += part.count;
   }
   backend.BeginStep({}, row);
-  RecurrentOpsOf(backend)->BeginStates(segments);
-  RecurrentOpsOf(backend)->Recur(
+  backend.recurrence()->BeginStates(segments);
+  backend.recurrence()->Recur(
       {.mixed = mixed.view(), .gate = gate.view(), .beta = beta.view(), .decay = decay.view()},
       {.has_correction = shape.has_correction,
        .conv = conv.data(),
@@ -134,7 +134,7 @@ HostMatrix RecurStep(Backend& backend, StatePool& pool, const RecurrenceShape& s
 }
 
 std::unique_ptr<StatePool> NewPool(Backend& backend, const RecurrenceShape& shape, int slots = 10) {
-  return *RecurrentOpsOf(backend)->NewStatePool(shape.Pool(slots));
+  return *backend.recurrence()->NewStatePool(shape.Pool(slots));
 }
 
 TEST_P(RecurrenceTest, AgreesWithReference) {
@@ -217,7 +217,7 @@ TEST_P(RecurrenceTest, CopiesGoOnWithTheSameBits) {
     const auto pool = NewPool(backend(), shape);
     const HostMatrix whole = RecurStep(backend(), *pool, shape, {{&data, 0, kLength}});
     const KvBlockCopy copies[] = {{.source = 0, .destination = 9}};
-    RecurrentOpsOf(backend())->CopyStates(copies, *pool);
+    backend().recurrence()->CopyStates(copies, *pool);
     data.blocks = {3, 9, 5};
     EXPECT_TRUE(SameBits(RecurStep(backend(), *pool, shape, {{&data, 70, kLength - 70}}),
                          whole.Rows(70, kLength - 70)))
@@ -232,9 +232,9 @@ TEST_P(RecurrenceTest, GatesAndNormsOfGroupsAgreeWithReference) {
   const auto both = [&](Backend& backend) {
     DeviceMatrix rows(backend, x, 2);
     const DeviceMatrix gates(backend, gate), weights(backend, weight);
-    RecurrentOpsOf(backend)->GateBySigmoid(gates.view(), rows.view());
-    RecurrentOpsOf(backend)->Square(rows.view());
-    RecurrentOpsOf(backend)->GroupRmsNorm(rows.view(), weights.data(), 1e-5F, 3, rows.view());
+    backend.recurrence()->GateBySigmoid(gates.view(), rows.view());
+    backend.recurrence()->Square(rows.view());
+    backend.recurrence()->GroupRmsNorm(rows.view(), weights.data(), 1e-5F, 3, rows.view());
     return rows.Read();
   };
   EXPECT_TRUE(IsNear(both(backend()), both(reference()), 1e-6, 1e-5));

@@ -18,7 +18,7 @@ namespace {
 class RanksOnHost final : public RankGroup, private cuda::StreamWatch {
  public:
   static absl::StatusOr<std::unique_ptr<RankGroup>> Create(const RankGroupSpec& spec,
-                                                           cuda::CudaBackend& backend) {
+                                                           cuda::CudaDevice& backend) {
     absl::StatusOr<ExchangedSum> sum = ExchangedSum::Create(spec, backend);
     if (!sum.ok()) return sum.status();
     return std::unique_ptr<RankGroup>(new RanksOnHost(*std::move(sum), backend));
@@ -35,14 +35,14 @@ class RanksOnHost final : public RankGroup, private cuda::StreamWatch {
   }
 
  private:
-  RanksOnHost(ExchangedSum sum, cuda::CudaBackend& backend)
+  RanksOnHost(ExchangedSum sum, cuda::CudaDevice& backend)
       : sum_(std::move(sum)), backend_(backend) {
     backend_.AddWatch(this);
   }
   absl::Status Look() override { return member_.has_value() ? member_->Look() : absl::OkStatus(); }
 
   ExchangedSum sum_;
-  cuda::CudaBackend& backend_;
+  cuda::CudaDevice& backend_;
   std::optional<HostMember> member_;  // of the epoch
 };
 
