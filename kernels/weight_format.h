@@ -26,9 +26,11 @@
 //               [0, 15] as in INT4_ZP
 //   INT6_K      K / 32 groups of 31 bytes: the same, then q + 32, q in [-32, 31], as in INT6
 //   INT4_K_G128, INT6_K_G128  the same in groups of 128: 76 and 112 bytes
+//   MXFP4       K / 32 groups of 17 bytes: the scale as one byte s, for 2^(s - 127), then 16 bytes of
+//               codes of kernels/fp4.h, two in a byte as in INT4
 //
 // The formats with zero points hold what AWQ, GPTQ and compressed-tensors files hold, those with scales
-// of two levels what GGUF files do.
+// of two levels what GGUF files do, MXFP4 what gpt-oss has for its experts.
 //
 // The scale is a BF16 number, and q is chosen for that number, so nothing is lost by its rounding.
 // In INT6 and INT4 it is one of kernels/group_scale.h, which a kernel may keep in nine bits. In FP8
@@ -63,7 +65,8 @@ enum class WeightFormat : uint8_t {
   kInt4K,
   kInt6K,
   kInt4KG128,
-  kInt6KG128
+  kInt6KG128,
+  kMxFp4
 };
 
 // How the weights of a group are stored.
@@ -73,9 +76,10 @@ enum class WeightCodes : uint8_t {
   kPacked,    // a few bits each, several in a byte
   kFp8,       // a byte each: a code of kernels/fp8.h
   kOffset,    // numbers from which the zero point of their group is subtracted
+  kFp4,       // half a byte each: a code of kernels/fp4.h
 };
 
-// Which BF16 numbers a group may have as its scale.
+// Which numbers a group may have as its scale: BF16 numbers, but where it says otherwise.
 enum class WeightScales : uint8_t {
   kNone,       // groups have none
   kBFloat16,   // any
@@ -83,6 +87,7 @@ enum class WeightScales : uint8_t {
   kFp8,        // up to kLargestFp8Scale
   kWithZero,   // words of kernels/affine_word.h
   kTwoLevels,  // those of kernels/two_level_scales.h
+  kPowers,     // powers of two, as one byte (kernels/fp4.h)
 };
 
 // All that differs from one format to the next.
@@ -383,6 +388,24 @@ inline constexpr WeightFormatTraits kWeightFormats[] = {
      .encode = EncodeInt6KG128,
      .decode = DecodeInt6KG128,
      .read_codes = nullptr},
+    {.format = WeightFormat::kMxFp4,
+     .name = "MXFP4",
+     .flag = "mxfp4",
+     .is_selectable = false,  // of files that others quantised
+     .bits = 4,
+     .codes = WeightCodes::kFp4,
+     .scales = WeightScales::kPowers,
+     .group = 32,
+     .group_bytes = 17,
+     .version = 1,
+     .head = WeightFormat::kMxFp4,
+     .ungrouped = WeightFormat::kF32,
+     .on_cpu = WeightFormat::kMxFp4,
+     .on_gpu = WeightFormat::kBF16,
+     .takes_fp8_activations = false,
+     .encode = EncodeMxFp4,
+     .decode = DecodeMxFp4,
+     .read_codes = nullptr},
 };
 inline constexpr int kNumWeightFormats = static_cast<int>(std::size(kWeightFormats));
 
@@ -424,7 +447,8 @@ constexpr bool HasTwoLevelScales(WeightFormat format) {
 // Whether it is a format of files of others alone: --weights does not select it, and GPUs keep it as
 // BF16.
 constexpr bool IsPublished(WeightFormat format) {
-  return HasZeroPoints(format) || HasTwoLevelScales(format);
+  return HasZeroPoints(format) || HasTwoLevelScales(format) ||
+         TraitsOf(format).codes == WeightCodes::kFp4;
 }
 
 // Bytes of a row of `num_inputs` weights, a multiple of the format's group.
@@ -436,12 +460,12 @@ constexpr size_t RowBytes(WeightFormat format, int64_t num_inputs) {
 // Such as "F32" or "INT8_G64".
 constexpr std::string_view Name(WeightFormat format) { return TraitsOf(format).name; }
 
-// Writes `row` in `format`. BF16 rounds to nearest even. INT8 takes the scale that holds the
-// largest weight of a group; INT6 and INT4, of 16 scales near that, the one with the least squared
-// error; FP8 that of Fp8ScaleFor; formats of files of others scales that span a group's weights. The bits are the same on every machine. Weights that no scale
-// holds become the largest that one does, those that are not finite make their whole group not a
-// number. REQUIRES: out.size() == RowBytes(format, row.size()); row.size() is a multiple of the
-// format's group.
+// Writes `row` in `format`. BF16 rounds to nearest even. INT8 takes the scale that holds the largest
+// weight of a group; INT6 and INT4, of 16 scales near that, the one with the least squared error; FP8
+// that of Fp8ScaleFor; MXFP4 that of its specification; other formats of files of others scales that
+// span a group's weights. The bits are the same on every machine. Weights that no scale holds become
+// the largest that one does, those that are not finite make their whole group not a number. REQUIRES:
+// out.size() == RowBytes(format, row.size()); row.size() is a multiple of the format's group.
 void EncodeRow(WeightFormat format, absl::Span<const float> row, absl::Span<std::byte> out);
 
 // The numbers q of a group that begins at `group`; of FP8 their codes.

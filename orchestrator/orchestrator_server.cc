@@ -10,12 +10,14 @@
 #include "absl/strings/str_cat.h"
 #include "orchestrator/metrics/engine_metrics.h"
 #include "orchestrator/pipeline/process_check.h"
+#include "services/common/status.h"
 #include "services/listener/connection_guard.h"
 #include "services/model/digest/model_digest.h"
 #include "services/model/digest/vocabulary_check.h"
 #include "services/model/identity.h"
 #include "services/model/model_config.h"
 #include "services/model/sampling_defaults.h"
+#include "services/options/adapter_list.h"
 #include "services/process/log.h"
 #include "services/telemetry/span_metrics.h"
 
@@ -50,6 +52,12 @@ ModelDescription Describe(const ModelConfig& config, int32_t max_positions, int3
   model.generates = config.has_head;
   model.embedder = config.embedder;
   model.num_token_types = config.num_token_types;
+  static_assert(kSourceUnit == SourceSpec::kUnit);
+  model.source = config.source;
+  if (config.source.has_value()) {
+    model.max_source_tokens =
+        std::min(config.source->max_positions, max_step_tokens / kSourceUnit * kSourceUnit);
+  }
   if (config.embedder.has_value()) {
     const bool last_row_alone =
         !config.embedder->needs_all_rows() && config.embedder->poolings[0] == Pooling::kLast;
@@ -101,6 +109,24 @@ std::string NameOf(const std::string& address) {
   return shared ? absl::StrCat(name, "/", getpid()) : name;
 }
 
+// Those of --adapters.
+absl::StatusOr<std::unique_ptr<AdapterRegistry>> OpenAdapters(
+    const OrchestratorServerOptions& options, const ModelConfig& config, const std::string& name) {
+  const std::string list = options.values.Get<std::string>("adapters");
+  const bool asked = !list.empty() || !options.values.Get<std::string>("adapter_folder").empty();
+  auto registry = AdapterRegistry::Create(options.model, config, name);
+  // An orchestrator may have a folder without weights, which say what adapters' modules are called.
+  if (!registry.ok() && !asked) return std::unique_ptr<AdapterRegistry>();
+  if (!registry.ok()) return registry.status();
+  const auto adapters = ParseAdapterList(list);
+  if (!adapters.ok()) return Annotate(adapters.status(), "--adapters");
+  for (const auto& [adapter, folder] : *adapters) {
+    const absl::Status loaded = (*registry)->Load(adapter, folder, /*replace=*/false);
+    if (!loaded.ok()) return Annotate(loaded, absl::StrCat("--adapters: ", adapter));
+  }
+  return registry;
+}
+
 std::function<int32_t(int32_t)> RopeLengthClassOf(const ModelConfig& config) {
   if (!config.depends_on_length()) return nullptr;
   return [config](int32_t length) { return config.RopeLengthClass(length); };
@@ -120,6 +146,11 @@ absl::StatusOr<std::optional<ReplicaOptions>> ReplicaOfDraftModel(
       CheckSameVocabulary({.folder = options.model, .size = vocabulary_size},
                           {.folder = place.model, .size = config->vocab_size});
   if (!same.ok()) return same;
+  if (config->source.has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--draft_model is an encoder-decoder, model_type \"", config->model_type,
+                     "\"; accepted: decoders"));
+  }
   engine.draft_max_positions = config->max_positions;
   engine.draft_rope_length_class = RopeLengthClassOf(*config);
   return ReplicaOptions{.orchestrator = NameOf(options.address),
@@ -273,6 +304,10 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
   const auto tenants = std::make_shared<TenantBook>(options.tenants);
   if (const absl::Status loaded = tenants->Load(); !loaded.ok()) return loaded;
   scheduler.tenant_policies = [tenants] { return tenants->policies(); };
+  scheduler.num_adapter_slots = options.values.Get<int>("max_loaded_adapters");
+  absl::StatusOr<std::unique_ptr<AdapterRegistry>> adapters =
+      OpenAdapters(options, *config, identity->name);
+  if (!adapters.ok()) return adapters.status();
   const absl::Status valid = Validate(scheduler);
   if (!valid.ok()) return valid;
   EngineOptions engine;
@@ -287,6 +322,11 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
   result->health_ = std::make_shared<Health>();
   result->health_->holds_for_tokenizer = options.hold_time > absl::ZeroDuration();
   result->tenants_ = tenants;
+  result->adapters_ = *std::move(adapters);
+  if (std::string watched = options.values.Get<std::string>("adapter_folder"); !watched.empty()) {
+    result->adapter_folder_ =
+        std::make_unique<AdapterFolderWatch>(std::move(watched), result->adapters_.get());
+  }
   result->tokenizer_ = std::make_unique<TokenizerClient>(
       *tokenizer, TokenizerClient::Options{.hang_timeout = options.hang_timeout,
                                            .connect_time = options.hold_time,
@@ -346,7 +386,7 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
       model, result->engine_.get(), result->constraints_.get(), result->tokenizer_.get(),
       result->tokenizer_watch_.get(), options.tokenizer, tenants.get(),
       result->authenticator_.get(), result->request_metrics_.get(), result->request_tracer_.get(),
-      result->guard_.get(), ClientErrors(LocationsOf(options)));
+      result->guard_.get(), ClientErrors(LocationsOf(options)), result->adapters_.get());
   result->sessions_ = std::make_unique<SessionService>(result->service_.get());
   result->inspector_ = MakeInspectorRunner(options);
   result->inspect_ = std::make_unique<InspectService>(

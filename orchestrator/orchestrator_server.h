@@ -10,6 +10,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "orchestrator/adapters/adapter_folder.h"
+#include "orchestrator/adapters/adapter_registry.h"
 #include "orchestrator/api/embed_service.h"
 #include "orchestrator/api/generation_service.h"
 #include "orchestrator/api/inspect_service.h"
@@ -111,6 +113,8 @@ class OrchestratorServer final : public RunningService {
   std::unique_ptr<TokenizerWatch> tokenizer_watch_;
   std::unique_ptr<ProgressWatch> progress_;
   std::shared_ptr<ConstraintPreparer> constraints_;
+  std::unique_ptr<AdapterRegistry> adapters_;           // null: none can be loaded
+  std::unique_ptr<AdapterFolderWatch> adapter_folder_;  // null: none is watched
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Authenticator> authenticator_;  // null: everybody is admitted
   std::unique_ptr<ConnectionGuard> guard_;

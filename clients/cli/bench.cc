@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "clients/cli/bench_fit.h"
 #include "clients/cli/bench_phases.h"
@@ -62,6 +63,12 @@ void AddLoadFlags(FlagSet& flags, LoadOptions* into, LoadFlags* more) {
       "Seed of the random prompts and of the sampling. Default: another each time, so that no "
       "prompt is found in the prefix cache; it is printed.",
       &into->seed);
+  flags.AddParsed("adapter", "NAMES",
+                  "Adapters by comma, which requests take in turns; of --adapters. Default: none.",
+                  [into](const std::string& text) {
+                    into->adapters = absl::StrSplit(text, ',', absl::SkipEmpty());
+                    return absl::OkStatus();
+                  });
   flags.AddSwitch("allow_drafts",
                   "Lets the server draft as it likes. Without, each token takes a step of its own.",
                   &more->drafts);
@@ -311,6 +318,7 @@ int BenchCommand(absl::Span<const std::string> arguments, Environment& environme
   phases.max_tokens = load.max_tokens;
   phases.seed = load.seed;
   phases.sampling = load.sampling;
+  phases.adapters = load.adapters;
   load.drafts.set_decline(!phases.drafts);
   phases.constraint = ConstraintOf(constraint);
   if (phases.phases.empty() && (phases.draft_replay.has_value() || phases.constraint.has_value())) {

@@ -61,6 +61,7 @@ LoadOptions LoadOf(const Phase& phase, const PhasesOptions& options, int round) 
   // compute.
   const int phase_number = phase.count + (prefill ? 0 : kMostCount);
   load.sampling = options.sampling;
+  load.adapters = options.adapters;
   load.drafts.set_decline(!options.drafts || options.draft_replay.has_value());
   load.seed = options.seed + uint64_t{2} * kMostCount * round + phase_number;
   return load;

@@ -35,7 +35,8 @@ struct PhasesOptions {
   // Each decode phase is measured once more with drafts: what its streams wrote the first time, of
   // which this share is right.
   std::optional<double> draft_replay;
-  int draft_tokens = 4;  // the longest draft of it
+  int draft_tokens = 4;               // the longest draft of it
+  std::vector<std::string> adapters;  // which requests take in turns; empty: they have none
   // Each decode phase is measured once more with texts that keep this.
   std::optional<v1::Constraint> constraint;
 };

@@ -177,8 +177,7 @@ absl::StatusOr<std::optional<InProcessDraftModel>> DraftModelOf(const ModelFlags
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Client>> StartPipeline(const ModelFlags& model,
-                                                      Environment& environment,
-                                                      const std::string& adapter) {
+                                                      Environment& environment) {
   absl::StatusOr<std::string> folder = ModelFolder(model, environment.executable);
   if (!folder.ok()) return folder.status();
   absl::StatusOr<std::optional<InProcessDraftModel>> draft_model = DraftModelOf(model, *folder);
@@ -203,7 +202,6 @@ absl::StatusOr<std::unique_ptr<Client>> StartPipeline(const ModelFlags& model,
        .draft = *ParseDraftMode(values.Get<std::string>("draft")),
        .draft_policy = *ParseDraftPolicy(values.Get<std::string>("draft_policy")),
        .draft_model = *std::move(draft_model),
-       .adapter = adapter,
        .values = values});
   if (!pipeline.ok()) return pipeline.status();
   return std::make_unique<Client>(*std::move(pipeline), environment.interrupt);
@@ -244,14 +242,9 @@ bool CallsEndpoint(const EndpointFlags& endpoint, const ModelFlags& model,
 
 absl::StatusOr<std::unique_ptr<Client>> ConnectOrStart(const EndpointFlags& endpoint,
                                                        const ModelFlags& model,
-                                                       Environment& environment,
-                                                       const std::string& adapter) {
-  if (!CallsEndpoint(endpoint, model, environment)) {
-    return StartPipeline(model, environment, adapter);
-  }
-  if (adapter.empty()) return ConnectToEndpoint(endpoint, environment);
-  return absl::InvalidArgumentError(
-      "--adapter is for a pipeline in this process: name its model with --model");
+                                                       Environment& environment) {
+  if (!CallsEndpoint(endpoint, model, environment)) return StartPipeline(model, environment);
+  return ConnectToEndpoint(endpoint, environment);
 }
 
 }  // namespace sluice

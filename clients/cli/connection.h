@@ -54,11 +54,9 @@ absl::StatusOr<std::unique_ptr<Client>> ConnectToEndpoint(const EndpointFlags& e
 // The API key that calls to an endpoint show; empty: none. Errors as above.
 absl::StatusOr<std::string> TokenOf(const EndpointFlags& endpoint, const Environment& environment);
 
-// Starts the pipeline of this process; errors of loading. `adapter`: the PEFT folder that all calls
-// are computed with; empty: none.
+// Starts the pipeline of this process; errors of loading.
 absl::StatusOr<std::unique_ptr<Client>> StartPipeline(const ModelFlags& model,
-                                                      Environment& environment,
-                                                      const std::string& adapter = "");
+                                                      Environment& environment);
 
 // "the KV pool holds 16384 positions; the context of storyteller is 512", and what to do where it
 // holds fewer than that; empty where the server says nothing of a pool.
@@ -72,11 +70,9 @@ absl::Status CheckOneTarget(const EndpointFlags& endpoint, const ModelFlags& mod
 bool CallsEndpoint(const EndpointFlags& endpoint, const ModelFlags& model,
                    const Environment& environment);
 
-// The endpoint where it calls one, else a pipeline of this process, with the adapter of a PEFT folder
-// where that is not empty. INVALID_ARGUMENT for an endpoint with an adapter.
+// The endpoint where it calls one, else a pipeline of this process.
 absl::StatusOr<std::unique_ptr<Client>> ConnectOrStart(const EndpointFlags& endpoint,
                                                        const ModelFlags& model,
-                                                       Environment& environment,
-                                                       const std::string& adapter = "");
+                                                       Environment& environment);
 
 }  // namespace sluice

@@ -137,7 +137,6 @@ absl::StatusOr<std::optional<DraftModelPlace>> Pipeline::StartDraftModel(
   InProcessOptions stages = options;
   stages.model = options.draft_model->model;
   stages.overrides = {};
-  stages.adapter.clear();
   stages.num_ranks = stages.num_stages = 1;
   stages.weights = options.draft_model->weights;
   stages.kv_cache_bytes = options.draft_model->kv_cache_bytes;
@@ -191,8 +190,7 @@ absl::Status Stages::StartSampler(const InProcessOptions& options, const Arrange
        .hang_timeout = HangTimeout(options),
        .weights = options.weights,
        .device = DeviceOf(options, arrangement, arrangement.num_shards - 1,
-                          {.num_threads = arrangement.num_threads, .cpus = options.cpus})},
-      options.adapter);
+                          {.num_threads = arrangement.num_threads, .cpus = options.cpus})});
   if (!sampler.ok()) return sampler.status();
   sampler_ = *std::move(sampler);
   topology.sampler = Reach("sampler", *sampler_);
@@ -217,7 +215,6 @@ absl::Status Stages::StartShard(const InProcessOptions& options, const Arrangeme
                          {.num_threads = std::max(1, arrangement.num_threads / num_shards),
                           .cpus = CpusOfShard(options.cpus, number, num_shards)})};
   shard.placement = placement;
-  shard.adapter = options.adapter;
   shard.shard.kv_dtype = options.kv_dtype;
   shard.shard.kv_cache_bytes = options.kv_cache_bytes / options.num_stages / options.num_ranks;
   shard.shard.num_state_slots = options.num_state_slots;
@@ -239,7 +236,7 @@ absl::Status Stages::StartEmbedding(const InProcessOptions& options, const Arran
                             .hang_timeout = HangTimeout(options),
                             .weights = options.weights,
                             .device = DeviceOf(options, arrangement, 0, {.num_threads = 1})},
-                           &dialer_, options.adapter);
+                           &dialer_);
   if (!embedding.ok()) return embedding.status();
   embedding_ = *std::move(embedding);
   topology.embedding = Reach("embedding", *embedding_);

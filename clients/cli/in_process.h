@@ -45,7 +45,6 @@ struct InProcessOptions {
   DraftMode draft = DraftMode::kNgram;
   DraftPolicy draft_policy = DraftPolicy::kMeasured;
   std::optional<InProcessDraftModel> draft_model;
-  std::string adapter;  // PEFT folder, with which all sequences are computed; empty: none
   // The other options, and what servers are handed on to read themselves (OptionValues::ForChild).
   OptionValues values{kRun};
 };

@@ -108,6 +108,9 @@ class Load {
       request.mutable_stop()->set_ignore_eos(true);
     }
     *request.mutable_drafts() = options_.drafts;
+    if (!options_.adapters.empty()) {
+      request.set_adapter(options_.adapters[index % options_.adapters.size()]);
+    }
     if (!options_.expected.empty()) {
       const std::vector<int32_t>& expected = options_.expected.at(index);
       request.mutable_drafts()->mutable_expected_token_ids()->Assign(expected.begin(),

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -24,9 +25,10 @@ struct LoadOptions {
   // When each request is sent, in seconds, rising; a request that finds all callers busy counts from
   // then and not from when it is sent. Empty: a closed loop.
   std::vector<double> arrivals;
-  uint64_t seed = 0;             // of the prompts and of the sampling
-  v1::SamplingOptions sampling;  // greedy where it has no temperature
-  v1::DraftOptions drafts;       // of every request
+  uint64_t seed = 0;                  // of the prompts and of the sampling
+  v1::SamplingOptions sampling;       // greedy where it has no temperature
+  v1::DraftOptions drafts;            // of every request
+  std::vector<std::string> adapters;  // which requests take in turns; empty: they have none
   // By request, what it expects to write; empty: none says so.
   std::vector<std::vector<int32_t>> expected;
   // What every text keeps; it is not let end before max_tokens, which it must allow.

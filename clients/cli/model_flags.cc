@@ -16,6 +16,7 @@
 #include "kernels/usable_cpus.h"
 #include "services/common/status.h"
 #include "services/model/memory_plan.h"
+#include "services/options/adapter_list.h"
 #include "services/process/cpu_list.h"
 #include "services/process/termination_log.h"
 
@@ -66,6 +67,7 @@ absl::Status CheckModelFlags(const ModelFlags& flags) {
   machine.Update(Annotate(ParseInstructionSet(text("instructions")).status(), "--instructions"));
   machine.Update(
       Annotate(ParseGpuProducts(text("gpu_instructions")).status(), "--gpu_instructions"));
+  machine.Update(Annotate(ParseAdapterList(text("adapters")).status(), "--adapters"));
   if (!machine.ok()) return machine;
   if (flags.gpu_products().has_value() && !flags.on_gpu()) {
     return absl::InvalidArgumentError(

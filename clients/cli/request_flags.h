@@ -22,6 +22,9 @@ struct RequestFlags {
   std::optional<std::string> prompt;
   std::optional<std::string> prompt_file;  // read by ReadPrompt (prompt_input.h)
   std::optional<std::vector<int32_t>> token_ids;
+  // Of encoder-decoders, at most one: beside a prompt or instead of it.
+  std::optional<std::string> source;
+  std::optional<std::vector<int32_t>> source_ids;
 
   ConstraintFlags constraint;
   std::optional<int32_t> max_tokens;
@@ -36,6 +39,7 @@ struct RequestFlags {
   std::optional<int32_t> logprobs;         // only with `json`
   bool processed_logprobs = false;         // only with `logprobs`
   std::optional<int32_t> prompt_logprobs;  // only with `json`
+  std::optional<std::string> adapter;
   std::optional<int32_t> priority;
   bool decline_drafts = false;
   std::optional<int32_t> max_draft_tokens;

@@ -2,7 +2,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "clients/cli/adapter_flags.h"
 #include "clients/cli/commands.h"
 #include "clients/cli/connection.h"
 #include "clients/cli/json.h"
@@ -21,6 +20,11 @@ struct ScoreFlags {
   std::optional<std::string> file;   // "-": stdin
   std::optional<std::string> lines;  // the same, a text in each line
   std::optional<std::vector<int32_t>> token_ids;
+
+  std::optional<std::string> adapter;
+  // Of encoder-decoders, at most one.
+  std::optional<std::string> source;
+  std::optional<std::vector<int32_t>> source_ids;
 
   std::optional<int32_t> top;  // only with `json`
   std::optional<int32_t> priority;
@@ -43,6 +47,19 @@ void AddScoreFlags(FlagSet& flags, ScoreFlags* into) {
                     into->token_ids = *std::move(ids);
                     return absl::OkStatus();
                   });
+  flags.Section("Of encoder-decoders (T5, BART, Marian), which need one of them");
+  flags.Add("source", "TEXT", "The text that is read before the one to score, UTF-8.",
+            &into->source);
+  flags.AddParsed(
+      "source_ids", "1,2,3",
+      "The same as token ids; nothing is added to them. --token_ids are then those of the "
+      "model's text, from the one that it begins with on.",
+      [into](const std::string& text) {
+        absl::StatusOr<std::vector<int32_t>> ids = ParseTokenIds(text);
+        if (!ids.ok()) return ids.status();
+        into->source_ids = *std::move(ids);
+        return absl::OkStatus();
+      });
   flags.Section("Output");
   flags.Add("top", "K", "With --json: the K most probable tokens at every position, 0 to 20.",
             &into->top);
@@ -54,6 +71,8 @@ void AddScoreFlags(FlagSet& flags, ScoreFlags* into) {
       "before it. With --lines, an object for each.",
       &into->json);
   flags.Section("Call");
+  flags.Add("adapter", "NAME", "The adapter to score with: one of --adapters. Default: none.",
+            &into->adapter);
   flags.Add("priority", "N", "Larger goes first. Default 0.", &into->priority);
   flags.Add("timeout", "SECONDS", "Gives up after this time. Default 10m.", &into->timeout);
 }
@@ -64,6 +83,17 @@ absl::Status CheckFlags(const ScoreFlags& flags) {
   if (inputs != 1) {
     return absl::InvalidArgumentError(
         "give exactly one of --text TEXT, --file FILE, --lines FILE and --token_ids 1,2,3");
+  }
+  const bool has_source = flags.source.has_value() || flags.source_ids.has_value();
+  if ((flags.source.has_value() && flags.source_ids.has_value()) ||
+      (has_source && flags.lines.has_value())) {
+    return absl::InvalidArgumentError(
+        "give one of --source TEXT and --source_ids 1,2,3, and not with --lines");
+  }
+  if (flags.source.has_value()) {
+    if (const absl::Status status = CheckUtf8(*flags.source); !status.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("--source is ", status.message()));
+    }
   }
   if (flags.top.has_value() && !flags.json) {
     return absl::InvalidArgumentError("--top needs --json: the summary has no place for it");
@@ -87,6 +117,7 @@ v1::ScoreRequest EmptyRequest(const ScoreFlags& flags) {
   v1::ScoreRequest request;
   request.set_top(flags.top.value_or(0));
   request.set_priority(flags.priority.value_or(0));
+  request.set_adapter(flags.adapter.value_or(""));
   return request;
 }
 
@@ -110,6 +141,11 @@ absl::StatusOr<std::vector<v1::ScoreRequest>> LinesToRequests(const ScoreFlags& 
 
 absl::StatusOr<v1::ScoreRequest> ToRequest(const ScoreFlags& flags, Environment& environment) {
   v1::ScoreRequest request = EmptyRequest(flags);
+  if (flags.source.has_value()) request.set_source_text(*flags.source);
+  if (flags.source_ids.has_value()) {
+    request.mutable_source_token_ids()->mutable_token_ids()->Assign(flags.source_ids->begin(),
+                                                                    flags.source_ids->end());
+  }
   if (flags.token_ids.has_value()) {
     request.mutable_token_ids()->mutable_token_ids()->Assign(flags.token_ids->begin(),
                                                              flags.token_ids->end());
@@ -187,19 +223,15 @@ int ScoreCommand(absl::Span<const std::string> arguments, Environment& environme
   ScoreFlags score_flags;
   EndpointFlags endpoint_flags;
   ModelFlags model_flags;
-  AdapterFlags adapter_flags;
   FlagSet flags("score", "[flags]",
                 "Prints how probable a text is under the model: the log-probability of every token "
                 "given those before it (natural logarithm), their mean and the perplexity.");
   AddScoreFlags(flags, &score_flags);
-  AddAdapterFlags(flags, &adapter_flags);
   AddModelFlags(flags, &model_flags);
   AddEndpointFlags(flags, "Default: a pipeline in this process.", &endpoint_flags);
   if (const std::optional<int> exit = ParseOrExit(flags, arguments, environment)) return *exit;
   absl::Status usage = CheckFlags(score_flags);
   usage.Update(CheckOneTarget(endpoint_flags, model_flags));
-  const absl::StatusOr<std::string> adapter = AdapterFolder(adapter_flags);
-  usage.Update(adapter.status());
   if (!usage.ok()) return FailUsage(flags.command(), usage, environment);
 
   // What is to be scored is read before anything is started.
@@ -213,7 +245,7 @@ int ScoreCommand(absl::Span<const std::string> arguments, Environment& environme
   if (!one.ok()) return Fail(one.status(), environment);
   if (!many.ok()) return Fail(many.status(), environment);
   absl::StatusOr<std::unique_ptr<Client>> client =
-      ConnectOrStart(endpoint_flags, model_flags, environment, *adapter);
+      ConnectOrStart(endpoint_flags, model_flags, environment);
   if (!client.ok()) return Fail(client.status(), environment);
   return score_flags.lines.has_value() ? ScoreLines(**client, score_flags, *many, environment)
                                        : ScoreOne(**client, score_flags, *one, environment);

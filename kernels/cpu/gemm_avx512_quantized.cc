@@ -43,6 +43,9 @@ template <class Code>
 constexpr bool kIsPublished = IsPublished(Code::kFormat);
 template <class Code>
 constexpr bool kHasTwoLevels = HasTwoLevelScales(Code::kFormat);
+// Whether sums start at a multiple of the sum of the activations that its group says.
+template <class Code>
+constexpr bool kHasExcessOf = kIsPublished<Code>&& Code::kExcess != 0;
 
 // Runs of a group that have scales of their own.
 template <class Code>
@@ -61,14 +64,14 @@ struct GroupSums {
     __m512 excess[kVectors];
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
-      if constexpr (kIsPublished<Code>) excess[v] = Code::ExcessOf(scales + v * Scales::kBytes);
+      if constexpr (kHasExcessOf<Code>) excess[v] = Code::ExcessOf(scales + v * Scales::kBytes);
     }
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) {
         group[r][v] = Code::kExcess != 0 ? _mm512_set1_ps(starts[r]) : _mm512_setzero_ps();
-        if constexpr (kIsPublished<Code>) group[r][v] = _mm512_mul_ps(group[r][v], excess[v]);
+        if constexpr (kHasExcessOf<Code>) group[r][v] = _mm512_mul_ps(group[r][v], excess[v]);
       }
     }
   }
@@ -364,7 +367,7 @@ int64_t SliceBytes(int64_t width, int64_t depth) {
 // Puts what precedes the codes of group `part`, among those of one header, of a lane.
 template <class Code>
 void PutScales(const std::byte* header, int64_t part, int64_t lane, std::byte* to) {
-  if constexpr (kHasTwoLevels<Code>) {
+  if constexpr (kHasTwoLevels<Code> || TraitsOf(Code::kFormat).codes == WeightCodes::kFp4) {
     Code::Scales::Put(header, part, lane, to);
   } else if constexpr (kIsPublished<Code>) {
     Code::Scales::Put(*reinterpret_cast<const uint32_t*>(header), lane, to);

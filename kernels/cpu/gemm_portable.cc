@@ -9,6 +9,7 @@
 //   INT4_ZP, INT8_ZP, and in groups of 128: per group a word per output (kernels/affine_word.h), then
 //              the bytes of kernels/weight_format.h, as in INT4 and INT8
 //   INT4_K, INT6_K, and in groups of 128: the same with scales of kernels/two_level_scales.h
+//   MXFP4      the same with a byte per output as its scale
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -370,6 +371,41 @@ const std::byte* UnpackTwoLevelGroup(const std::byte* w, int64_t width, float* t
   return w + Layout::kParts * Layout::kCodeBytes * width;
 }
 
+// The numbers of codes of kernels/fp4.h, an integer each. Exponent and mantissa of a float are those of
+// the code, 126 powers of two too low, which holds for numbers without an exponent as well.
+template <class D>
+HWY_INLINE hn::Vec<D> Fp4Numbers(D d, hn::Vec<hn::Rebind<int32_t, D>> codes) {
+  const hn::Rebind<int32_t, D> d32;
+  const auto magnitude = hn::ShiftLeft<22>(hn::And(codes, hn::Set(d32, 7)));
+  const auto sign = hn::ShiftLeft<28>(hn::And(codes, hn::Set(d32, 8)));
+  return hn::Mul(hn::BitCast(d, hn::Or(magnitude, sign)), hn::Set(d, 0x1p126f));
+}
+
+const std::byte* UnpackFp4Group(const std::byte* w, int64_t width, float* to) {
+  const FloatTag d;
+  const hn::Rebind<uint8_t, FloatTag> d8;
+  const hn::Rebind<int32_t, FloatTag> d32;
+  const auto load = [=](const std::byte* bytes) HWY_ATTR {
+    return hn::PromoteTo(d32, hn::LoadU(d8, reinterpret_cast<const uint8_t*>(bytes)));
+  };
+  for (int64_t n = 0; n < width; n += hn::Lanes(d)) {
+    const auto exponent = load(w + n);
+    // The least has no exponent of its own, and the last stands for no number.
+    const auto is_end =
+        hn::Or(hn::Eq(exponent, hn::Zero(d32)), hn::Eq(exponent, hn::Set(d32, 255)));
+    const auto half = hn::IfThenElseZero(is_end, hn::Set(d32, 1 << 22));
+    const auto scale = hn::BitCast(d, hn::Or(hn::ShiftLeft<23>(exponent), half));
+    const std::byte* row = w + width + n;
+    float* out = to + n;
+    for (int64_t k = 0; k < kWeightGroup; k += 2, row += width, out += 2 * width) {
+      const auto both = load(row);
+      hn::Store(hn::Mul(Fp4Numbers(d, both), scale), d, out);
+      hn::Store(hn::Mul(Fp4Numbers(d, hn::ShiftRight<4>(both)), scale), d, out + width);
+    }
+  }
+  return w + width * TraitsOf(WeightFormat::kMxFp4).group_bytes;
+}
+
 // GemmKernel::multiply of a format that the CPU multiplies.
 MultiplySlice* MultiplyOf(WeightFormat format) {
   switch (format) {
@@ -401,6 +437,8 @@ MultiplySlice* MultiplyOf(WeightFormat format) {
       return MultiplyUnpacked<128, UnpackTwoLevelGroup<Int4K, WeightFormat::kInt4KG128>>;
     case WeightFormat::kInt6KG128:
       return MultiplyUnpacked<128, UnpackTwoLevelGroup<Int6K, WeightFormat::kInt6KG128>>;
+    case WeightFormat::kMxFp4:
+      return MultiplyUnpacked<kWeightGroup, UnpackFp4Group>;
     default:
       return nullptr;
   }
@@ -432,6 +470,7 @@ void PackPlain(const PackRun& run) {
 template <WeightFormat kFormat>
 constexpr int64_t HeaderBytes() {
   if constexpr (HasTwoLevelScales(kFormat)) return TwoLevelLayout<kFormat>::kHeaderBytes;
+  if (TraitsOf(kFormat).scales == WeightScales::kPowers) return 1;
   return HasZeroPoints(kFormat) ? 4 : 2;
 }
 

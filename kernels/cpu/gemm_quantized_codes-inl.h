@@ -15,20 +15,25 @@
 //   INT8_ZP as INT8, with the numbers from 0 to 255 themselves, which are bfloat16 numbers
 //   INT4_ZP as INT4, with the numbers from 0 to 15; below the exponent of 128 they make 128 + q
 //   INT4_K, INT6_K  as INT4_ZP and INT6
+//   MXFP4 as INT4, with codes that index a table of bfloat16 numbers
 //
 //   scales of 16 outputs: BF16 in INT8 and FP8; in INT6 and INT4 the codes of kernels/group_scale.h
 //         and then a bit each for their signs. Such a code is the upper half of an F16 number that is
 //         256 times the scale, which the numbers above make up for. Of formats with zero points the
 //         words of kernels/affine_word.h: sums start at what weights are too large by, times minus
 //         the sum of the activations. Of formats with scales of two levels (two_level_scales.h) 16
-//         numbers d, 16 e, and for each group 16 bytes of each of its s, and of its m.
+//         numbers d, 16 e, and for each group 16 bytes of each of its s, and of its m. Of MXFP4 the
+//         exponents, a byte each.
 //
 // Belongs to the files that include it, as gemm_avx512-inl.h does.
 #pragma once
 
+#include <bit>
+
 #include "kernels/affine_word.h"
 #include "kernels/cpu/gemm_avx512-inl.h"
 #include "kernels/cpu/gemm_byte_tables-inl.h"
+#include "kernels/fp4.h"
 #include "kernels/group_scale.h"
 #include "kernels/two_level_scales.h"
 
@@ -125,6 +130,24 @@ struct PanelTwoLevelScales {
       to[2 * kLevelBytes + (part * Layout::kPartBytes + i) * kLanes + lane] =
           header[4 + part * Layout::kPartBytes + i];
     }
+  }
+};
+
+// Powers of two by their exponents.
+struct ExponentScales {
+  static constexpr int64_t kBytes = kLanes;
+
+  static __m512 Load(const std::byte* from) {
+    const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+    // The least has no exponent of its own, and the last stands for no number.
+    const __m128i next = _mm_add_epi8(codes, _mm_set1_epi8(1));
+    const __mmask16 ends = _mm_cmple_epu8_mask(next, _mm_set1_epi8(1));
+    const __m512i powers = _mm512_slli_epi32(_mm512_cvtepu8_epi32(codes), 23);
+    return _mm512_castsi512_ps(
+        _mm512_mask_or_epi32(powers, ends, powers, _mm512_set1_epi32(0x00400000)));
+  }
+  static void Put(const std::byte* header, int64_t /*part*/, int64_t lane, std::byte* to) {
+    to[lane] = *header;
   }
 };
 
@@ -346,6 +369,33 @@ struct SignedInt6 {
 };
 using Int6Numbers = Int6Chunks<SignedInt6>;
 
+// ---- Four-bit floats ----
+
+constexpr WordTable kFp4Words = [] {
+  WordTable table{};
+  for (int i = 0; i < 32; ++i) {  // five bits of an index count
+    table.words[i] = static_cast<uint16_t>(std::bit_cast<uint32_t>(kFp4Numbers[i % 16]) >> 16);
+  }
+  return table;
+}();
+
+struct Fp4Words {
+  __m512i Of(__m512i bits) const { return _mm512_permutexvar_epi16(bits, numbers); }
+
+  const __m512i numbers = _mm512_load_si512(kFp4Words.words);
+};
+
+// Unpacks chunks of MXFP4.
+struct MxFp4 : Int4Chunks<Fp4Words> {
+  using Scales = ExponentScales;
+  static constexpr WeightFormat kFormat = WeightFormat::kMxFp4;
+  static constexpr float kExcess = 0;
+
+  static void Put(int code, int64_t vector, int64_t word, std::byte* chunk) {
+    chunk[word * 2 + vector / 2] |= static_cast<std::byte>(code << (vector % 2 * 4));
+  }
+};
+
 // ---- Scales of two levels ----
 
 template <WeightFormat kOfFormat>
@@ -408,6 +458,8 @@ decltype(auto) WithPublishedCode(WeightFormat format, const Function& function) 
       return function.template operator()<Int6K<WeightFormat::kInt6K>>();
     case WeightFormat::kInt6KG128:
       return function.template operator()<Int6K<WeightFormat::kInt6KG128>>();
+    case WeightFormat::kMxFp4:
+      return function.template operator()<MxFp4>();
     default:
       return function.template operator()<Int8Zp<WeightFormat::kInt8ZpG128>>();
   }

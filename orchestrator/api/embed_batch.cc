@@ -5,8 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "services/common/status.h"
-#include "services/telemetry/tracer.h"
 
 namespace sluice {
 namespace {
@@ -33,63 +31,32 @@ float ProbabilityOf(int32_t token, const TokenEvent& drawn) {
 
 }  // namespace
 
-class EmbedBatch::TextSink final : public RequestSink {
- public:
-  TextSink(std::shared_ptr<EmbedBatch> batch, size_t index)
-      : batch_(std::move(batch)), index_(index) {}
-
-  void OnChunk(ChunkEvent chunk) override { batch_->OnChunk(index_, std::move(chunk)); }
-  void OnFinished(RequestEnd) override { batch_->OnDone(index_); }
-  void OnFailed(absl::Status status) override { batch_->End(std::move(status)); }
-
- private:
-  const std::shared_ptr<EmbedBatch> batch_;
-  const size_t index_;
-};
-
-EmbedBatch::EmbedBatch(Context context, Options options, std::vector<Text> texts, Callback callback)
-    : context_(std::move(context)),
-      options_(std::move(options)),
+EmbedBatch::EmbedBatch(const TextCallContext& context, Options options, What what,
+                       std::vector<Text> texts, Callback callback)
+    : TextBatch(context, std::move(options), texts.size()),
+      what_(what),
       texts_(std::move(texts)),
-      progress_(texts_.size()),
-      callback_(std::move(callback)) {}
-
-void EmbedBatch::Cancel() {
-  {
-    absl::MutexLock lock(&mutex_);
-    callback_ = nullptr;
-    for (const Progress& text : progress_) {
-      if (text.submitted.has_value() && !text.done) context_.engine.Cancel(*text.submitted);
-    }
-  }
-  caller_->Cancel();
-}
+      callback_(std::move(callback)),
+      results_(texts_.size()) {}
 
 void EmbedBatch::Continue() {
   size_t index = 0;
   {
     absl::MutexLock lock(&mutex_);
-    if (callback_ == nullptr || resolving_ || next_ == texts_.size() ||
-        num_under_way_ >= kMostUnderWay) {
+    if (is_over() || resolving_ || next_ == texts_.size() || num_under_way_ >= kMostUnderWay) {
       return;
     }
     resolving_ = true;
     ++num_under_way_;
     index = next_++;
   }
-  context_.prompts.Resolve(
-      texts_[index].input, texts_[index].prompt, options_.truncate_tokens,
-      {.deadline = options_.deadline,
-       .work = {.owner = context_.owner, .meter = meter_},
-       .cancellation = caller_},
-      [self = shared_from_this(), index](absl::StatusOr<ResolvedPrompt> prompt) {
-        self->OnResolved(index, std::move(prompt));
-      });
+  prompts().Resolve(texts_[index].input, texts_[index].prompt, what_.truncate_tokens, OfCaller(),
+                    Resolved(index));
 }
 
 absl::Status EmbedBatch::CheckFits(const std::vector<int32_t>& tokens) const {
-  const int32_t most = options_.yes_or_no.has_value() ? context_.model.max_positions - 1
-                                                      : context_.model.max_text_tokens;
+  const int32_t most =
+      what_.yes_or_no.has_value() ? model().max_positions - 1 : model().max_text_tokens;
   if (std::ssize(tokens) <= most) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("the text has ", tokens.size(),
                                                  " tokens, more than this model embeds; accepted: "
@@ -97,109 +64,73 @@ absl::Status EmbedBatch::CheckFits(const std::vector<int32_t>& tokens) const {
                                                  most, ", or truncate_tokens"));
 }
 
-void EmbedBatch::OnResolved(size_t index, absl::StatusOr<ResolvedPrompt> prompt) {
-  absl::Status status = prompt.status();
-  if (status.ok()) status = CheckFits(prompt->tokens);
-  if (!status.ok()) {
-    if (texts_.size() > 1) {
-      status = Annotate(status, absl::StrCat(options_.list, "[", index, "]"));
-    }
-    return End(std::move(status));
-  }
+void EmbedBatch::OnTokens(size_t index, ResolvedPrompt prompt) {
   bool too_many = false;
   {
     absl::MutexLock lock(&mutex_);
     resolving_ = false;
-    num_tokens_ += std::ssize(prompt->tokens);
+    num_tokens_ += std::ssize(prompt.tokens);
     too_many = num_tokens_ > kMostTextTokens;
   }
   if (too_many) {
     return End(absl::InvalidArgumentError(
-        absl::StrCat(options_.list, " have more than ", kMostTextTokens, " tokens together")));
+        absl::StrCat(options().list, " have more than ", kMostTextTokens, " tokens together")));
   }
-  Submit(index, *std::move(prompt));
+  EngineRequest request = NewRequest(index);
+  Ask(request);
+  if (model().num_token_types > 1) request.second_type_from = prompt.second_begin;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (is_over()) return;
+    results_[index].num_tokens = static_cast<int32_t>(prompt.tokens.size());
+    request.prompt = std::move(prompt.tokens);
+    Submit(index, std::move(request));
+  }
   Continue();
 }
 
 void EmbedBatch::Ask(EngineRequest& request) const {
-  const ModelDescription& model = context_.model;
-  if (!options_.yes_or_no.has_value()) {
-    request.pooled = RowsOf(*model.embedder);
-    request.in_one_piece = model.embeds_in_one_piece;
-    request.use_prefix_cache = !model.embeds_in_one_piece;
+  if (!what_.yes_or_no.has_value()) {
+    request.pooled = RowsOf(*model().embedder);
+    request.in_one_piece = model().embeds_in_one_piece;
+    request.use_prefix_cache = !model().embeds_in_one_piece;
     return;
   }
   request.sampling.temperature = 1;
-  request.sampling.allowed_token_ids = {options_.yes_or_no->yes, options_.yes_or_no->no};
+  request.sampling.allowed_token_ids = {what_.yes_or_no->yes, what_.yes_or_no->no};
   request.processed_logprobs = true;
   request.num_logprobs = 2;
   request.max_new_tokens = 1;
 }
 
-void EmbedBatch::Submit(size_t index, ResolvedPrompt prompt) {
-  EngineRequest request;
-  request.name = options_.request_id.empty() ? "embed" : options_.request_id;
-  Ask(request);
-  if (context_.model.num_token_types > 1) request.second_type_from = prompt.second_begin;
-  request.wants_text = false;
-  request.priority = options_.priority;
-  request.tenant = context_.tenant;
-  if (index == 0) request.work = meter_->total();
-  request.cache_salt = context_.cache_domain;
-  request.trace_id = context_.trace.trace_id;
-  if (context_.trace.span != nullptr) {
-    request.span = std::make_shared<Span>(ChildOf(*context_.trace.span, "text", {}, {}));
-  }
-  request.arrived = arrived_;
-  if (options_.deadline != SteadyTime::InfiniteFuture()) request.deadline = options_.deadline;
-  absl::MutexLock lock(&mutex_);
-  if (callback_ == nullptr) return;
-  Progress& text = progress_[index];
-  text.result.num_tokens = static_cast<int32_t>(prompt.tokens.size());
-  request.prompt = std::move(prompt.tokens);
-  text.submitted = context_.engine.Submit(std::move(request),
-                                          std::make_shared<TextSink>(shared_from_this(), index));
-}
-
 void EmbedBatch::OnChunk(size_t index, ChunkEvent chunk) {
-  absl::MutexLock lock(&mutex_);
-  std::vector<float>& numbers = progress_[index].result.numbers;
-  if (!options_.yes_or_no.has_value()) {
+  std::vector<float>& numbers = results_[index].numbers;
+  if (!what_.yes_or_no.has_value()) {
     numbers = std::move(chunk.embedding);
   } else if (!chunk.tokens.empty()) {
-    numbers = {ProbabilityOf(options_.yes_or_no->yes, chunk.tokens.front())};
+    numbers = {ProbabilityOf(what_.yes_or_no->yes, chunk.tokens.front())};
   }
 }
 
-void EmbedBatch::OnDone(size_t index) {
-  std::optional<std::vector<Result>> results;
+void EmbedBatch::OnDone(size_t /*index*/) {
+  bool all = false;
   {
     absl::MutexLock lock(&mutex_);
-    if (callback_ == nullptr) return;
-    progress_[index].done = true;
     --num_under_way_;
-    if (next_ == texts_.size() && num_under_way_ == 0) results = TakeResults();
+    all = next_ == texts_.size() && num_under_way_ == 0;
   }
-  if (results.has_value()) return End(*std::move(results));
+  if (all) return End(absl::OkStatus());
   Continue();
 }
 
-std::vector<EmbedBatch::Result> EmbedBatch::TakeResults() {
+void EmbedBatch::Report(const absl::Status& status) {
+  if (!status.ok()) return callback_(status);
   std::vector<Result> results;
-  results.reserve(progress_.size());
-  for (Progress& text : progress_) results.push_back(std::move(text.result));
-  return results;
-}
-
-void EmbedBatch::End(absl::StatusOr<std::vector<Result>> result) {
-  Callback callback;
   {
     absl::MutexLock lock(&mutex_);
-    callback = std::exchange(callback_, nullptr);
+    results.swap(results_);
   }
-  if (callback == nullptr) return;
-  if (!result.ok()) Cancel();  // the others'
-  callback(std::move(result));
+  callback_(std::move(results));
 }
 
 }  // namespace sluice

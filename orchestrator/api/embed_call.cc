@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "orchestrator/api/embed_batch.h"
 #include "orchestrator/api/embed_check.h"
-#include "orchestrator/api/unary_answer.h"
 
 namespace sluice {
 namespace {
@@ -44,34 +43,20 @@ int64_t NumTokens(const Results& results) {
   return sum;
 }
 
-EmbedBatch::Context BatchContext(const EmbedContext& context) {
-  return {.model = context.model,
-          .prompts = context.prompts,
-          .engine = context.engine,
-          .tenant = context.tenant,
-          .owner = context.tenants.OwnerFor(context.tenant),
-          .cache_domain = context.tenants.CacheDomain(context.tenant, ""),
-          .trace = context.trace};
-}
-
 // Has the engine make numbers of the texts, and answers with what `respond` makes of them.
 template <class Response>
-void Run(const EmbedContext& context, EmbedBatch::Options options,
+void Run(const TextCallContext& context, TextBatch::Options options, const EmbedBatch::What& what,
          std::vector<EmbedBatch::Text> texts, UnaryCall* call,
          const std::shared_ptr<UnaryAnswer<Response>>& answer,
          std::function<Response(Results)> respond) {
+  if (options.name.empty()) options.name = "embed";
   const auto batch = std::make_shared<EmbedBatch>(
-      BatchContext(context), std::move(options), std::move(texts),
+      context, std::move(options), what, std::move(texts),
       [answer, respond = std::move(respond)](absl::StatusOr<Results> results) {
         if (!results.ok()) return answer->Give(results.status());
         answer->Give(respond(*std::move(results)));
       });
-  // Before it starts, while the call is there for certain.
-  call->caller()->OnCancel([batch, answer] {
-    batch->Cancel();
-    answer->Give(absl::CancelledError("the caller left"));
-  });
-  batch->Start();
+  StartBatch(batch, call, answer);
 }
 
 v1::EmbedResponse ToEmbedResponse(Results results, std::optional<int32_t> dimensions,
@@ -155,7 +140,7 @@ v1::RerankResponse ToRerankResponse(const Results& results, RerankKind kind) {
 }
 
 // Calls back with the ids of the tokens "yes" and "no".
-void FindYesAndNo(const EmbedContext& context, const RequestContext& of_request,
+void FindYesAndNo(const TextCallContext& context, const RequestContext& of_request,
                   std::function<void(absl::StatusOr<EmbedBatch::YesOrNo>)> callback) {
   const auto find = [&tokenizer = context.tokenizer, of_request](
                         const std::string& word,
@@ -183,7 +168,7 @@ void FindYesAndNo(const EmbedContext& context, const RequestContext& of_request,
 
 }  // namespace
 
-void StartEmbed(const EmbedContext& context, const absl::StatusOr<v1::EmbedRequest>& request,
+void StartEmbed(const TextCallContext& context, const absl::StatusOr<v1::EmbedRequest>& request,
                 SteadyTime deadline, UnaryCall* call) {
   const auto answer =
       std::make_shared<UnaryAnswer<v1::EmbedResponse>>(call, context.trace, context.tracer);
@@ -197,17 +182,16 @@ void StartEmbed(const EmbedContext& context, const absl::StatusOr<v1::EmbedReque
   for (const v1::EmbedInput& input : request->inputs()) texts.push_back({input, prompt});
   std::optional<int32_t> dimensions;
   if (request->has_dimensions()) dimensions = request->dimensions();
-  Run<v1::EmbedResponse>(context,
-                         {.request_id = request->request_id(),
-                          .truncate_tokens = request->truncate_tokens(),
-                          .priority = request->priority(),
-                          .deadline = deadline},
-                         std::move(texts), call, answer, [dimensions, &embedder](Results results) {
-                           return ToEmbedResponse(std::move(results), dimensions, embedder);
-                         });
+  Run<v1::EmbedResponse>(
+      context,
+      {.name = request->request_id(), .priority = request->priority(), .deadline = deadline},
+      {.truncate_tokens = request->truncate_tokens()}, std::move(texts), call, answer,
+      [dimensions, &embedder](Results results) {
+        return ToEmbedResponse(std::move(results), dimensions, embedder);
+      });
 }
 
-void StartRerank(const EmbedContext& context, const absl::StatusOr<v1::RerankRequest>& request,
+void StartRerank(const TextCallContext& context, const absl::StatusOr<v1::RerankRequest>& request,
                  SteadyTime deadline, UnaryCall* call) {
   const auto answer =
       std::make_shared<UnaryAnswer<v1::RerankResponse>>(call, context.trace, context.tracer);
@@ -215,16 +199,16 @@ void StartRerank(const EmbedContext& context, const absl::StatusOr<v1::RerankReq
   if (status.ok()) status = context.tenants.CheckPriority(context.tenant, request->priority());
   if (!status.ok()) return answer->Give(status);
   const RerankKind kind = *RerankKindOf(context.model);
-  EmbedBatch::Options options = {.request_id = request->request_id(),
-                                 .truncate_tokens = request->truncate_tokens(),
-                                 .priority = request->priority(),
-                                 .deadline = deadline,
-                                 .list = "documents"};
+  TextBatch::Options options = {.name = request->request_id(),
+                                .priority = request->priority(),
+                                .deadline = deadline,
+                                .list = "documents"};
+  EmbedBatch::What what = {.truncate_tokens = request->truncate_tokens()};
   const auto respond = [kind](const Results& results) { return ToRerankResponse(results, kind); };
   std::vector<EmbedBatch::Text> texts = TextsToRerank(*request, context.model);
   if (kind != RerankKind::kYesOrNo) {
-    return Run<v1::RerankResponse>(context, std::move(options), std::move(texts), call, answer,
-                                   respond);
+    return Run<v1::RerankResponse>(context, std::move(options), what, std::move(texts), call,
+                                   answer, respond);
   }
   const RequestContext of_request{
       .deadline = deadline,
@@ -232,11 +216,11 @@ void StartRerank(const EmbedContext& context, const absl::StatusOr<v1::RerankReq
                .meter = context.engine.MeterFor(context.tenant)},
       .cancellation = std::shared_ptr<Cancellation>(std::shared_ptr<void>(), call->caller())};
   FindYesAndNo(context, of_request,
-               [context, options, texts = std::move(texts), call, answer,
+               [context, options, what, texts = std::move(texts), call, answer,
                 respond](absl::StatusOr<EmbedBatch::YesOrNo> tokens) mutable {
                  if (!tokens.ok()) return answer->Give(tokens.status());
-                 options.yes_or_no = *tokens;
-                 Run<v1::RerankResponse>(context, std::move(options), std::move(texts), call,
+                 what.yes_or_no = *tokens;
+                 Run<v1::RerankResponse>(context, std::move(options), what, std::move(texts), call,
                                          answer, respond);
                });
 }

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "orchestrator/adapters/adapter_registry.h"
 #include "orchestrator/api/call_stream.h"
 #include "orchestrator/api/client_errors.h"
 #include "orchestrator/api/prompt.h"
@@ -35,6 +36,7 @@ class GenerateCall final : public RequestSink, public std::enable_shared_from_th
     ConstraintPreparer& constraints;
     Engine& engine;
     const TenantBook& tenants;
+    const AdapterRegistry* adapters;  // null: there are none
     const ClientErrors& errors;
     std::string tenant;        // that it is served for
     std::string tenant_class;  // as the metrics have it

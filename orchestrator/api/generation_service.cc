@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "orchestrator/api/adapter_check.h"
 #include "orchestrator/api/caller.h"
 #include "orchestrator/api/embed_call.h"
 #include "orchestrator/api/generate_call.h"
@@ -43,7 +44,8 @@ GenerationService::GenerationService(ModelDescription model, Engine* engine,
                                      TokenizerWatch* watch, std::string tokenizer_address,
                                      const TenantBook* tenants, const Authenticator* authenticator,
                                      RequestMetrics* metrics, const RequestTracer* tracer,
-                                     ConnectionGuard* guard, ClientErrors errors)
+                                     ConnectionGuard* guard, ClientErrors errors,
+                                     AdapterRegistry* adapters)
     : model_(std::move(model)),
       engine_(engine),
       constraints_(constraints),
@@ -56,7 +58,8 @@ GenerationService::GenerationService(ModelDescription model, Engine* engine,
       tracer_(tracer),
       errors_(std::move(errors)),
       started_(absl::Now()),
-      prompts_(&model_, tokenizer, watch) {
+      prompts_(&model_, tokenizer, watch),
+      adapters_(adapters) {
   Serve("Generate", &GenerationService::Generate);
   Serve("Score", &GenerationService::Score);
   Serve("Tokenize", &GenerationService::Tokenize);
@@ -65,6 +68,9 @@ GenerationService::GenerationService(ModelDescription model, Engine* engine,
   Serve("GetVocabulary", &GenerationService::GetVocabulary);
   Serve("GetModel", &GenerationService::GetModel);
   Serve("GetStatus", &GenerationService::GetStatus);
+  Serve("LoadAdapter", &GenerationService::LoadAdapter);
+  Serve("UnloadAdapter", &GenerationService::UnloadAdapter);
+  Serve("ListAdapters", &GenerationService::ListAdapters);
 }
 
 void GenerationService::Serve(
@@ -83,10 +89,6 @@ void GenerationService::Serve(
                             }));
 }
 
-void GenerationService::OnMessage(const std::string& peer, size_t bytes) const {
-  admission_.OnMessage(peer, bytes);
-}
-
 GenerationService::Reactor* GenerationService::Generate(grpc::CallbackServerContext* context) {
   const std::shared_ptr<WriterStream::Writer> writer = WriterStream::Writer::Start();
   const auto stream = std::make_shared<WriterStream>(writer);
@@ -100,7 +102,7 @@ GenerationService::Reactor* GenerationService::Generate(grpc::CallbackServerCont
   writer->ReadRequest([this, peer = context->peer(), origin = std::move(origin),
                        stream](absl::StatusOr<grpc::ByteBuffer> request) {
     if (!request.ok()) return stream->Close(request.status());
-    OnMessage(peer, request->Length());
+    admission_.OnMessage(peer, request->Length());
     StartGenerate(origin, *request, stream);
   });
   return writer.get();
@@ -128,6 +130,7 @@ void GenerationService::StartGenerate(const GenerateOrigin& origin, const grpc::
                        .constraints = *constraints_,
                        .engine = *engine_,
                        .tenants = *tenants_,
+                       .adapters = adapters_,
                        .errors = errors_,
                        .tenant = origin.tenant.value_or(""),
                        .tenant_class = tenants_->ClassOf(origin.tenant.value_or("")),
@@ -137,37 +140,10 @@ void GenerationService::StartGenerate(const GenerateOrigin& origin, const grpc::
                       std::move(parsed), origin.deadline, std::move(stream));
 }
 
-GenerationService::Reactor* GenerationService::Score(grpc::CallbackServerContext* context) {
-  auto* const call = new UnaryCall(&errors_, "Score");
-  const absl::StatusOr<std::string> tenant = admission_.TenantOf(*context);
-  const auto start = [this, call, tenant, trace = TraceOf(*context),
-                      deadline = DeadlineOf(*context)](const grpc::ByteBuffer& request) {
-    StartScore({.model = model_,
-                .prompts = prompts_,
-                .engine = *engine_,
-                .tenants = *tenants_,
-                .tenant = tenant.value_or(""),
-                .trace = TraceCall(trace, "Score", "score"),
-                .tracer = tracer_},
-               ParseIf<v1::ScoreRequest>(tenant.status(), request), deadline, call);
-  };
-  if (!tenant.ok()) {
-    start(grpc::ByteBuffer());
-    return call;
-  }
-  call->ReadRequest(
-      [this, call, start, peer = context->peer()](absl::StatusOr<grpc::ByteBuffer> request) {
-        if (!request.ok()) return call->Answer<v1::ScoreResponse>(request.status());
-        OnMessage(peer, request->Length());
-        start(*request);
-      });
-  return call;
-}
-
 template <class Request, class Response>
 GenerationService::Reactor* GenerationService::ServeTexts(
     grpc::CallbackServerContext* context, const char* method, const char* operation,
-    void (*serve)(const EmbedContext&, const absl::StatusOr<Request>&, SteadyTime, UnaryCall*)) {
+    void (*serve)(const TextCallContext&, const absl::StatusOr<Request>&, SteadyTime, UnaryCall*)) {
   auto* const call = new UnaryCall(&errors_, method);
   const absl::StatusOr<std::string> tenant = admission_.TenantOf(*context);
   const auto start = [this, call, tenant, method, operation, serve, trace = TraceOf(*context),
@@ -177,6 +153,7 @@ GenerationService::Reactor* GenerationService::ServeTexts(
            .tokenizer = *tokenizer_,
            .engine = *engine_,
            .tenants = *tenants_,
+           .adapters = adapters_,
            .tenant = tenant.value_or(""),
            .trace = TraceCall(trace, method, operation),
            .tracer = tracer_},
@@ -189,10 +166,14 @@ GenerationService::Reactor* GenerationService::ServeTexts(
   call->ReadRequest(
       [this, call, start, peer = context->peer()](absl::StatusOr<grpc::ByteBuffer> request) {
         if (!request.ok()) return call->Answer<Response>(request.status());
-        OnMessage(peer, request->Length());
+        admission_.OnMessage(peer, request->Length());
         start(*request);
       });
   return call;
+}
+
+GenerationService::Reactor* GenerationService::Score(grpc::CallbackServerContext* context) {
+  return ServeTexts<v1::ScoreRequest, v1::ScoreResponse>(context, "Score", "score", &StartScore);
 }
 
 GenerationService::Reactor* GenerationService::Embed(grpc::CallbackServerContext* context) {
@@ -226,7 +207,7 @@ GenerationService::Reactor* GenerationService::ServeUnary(
   call->ReadRequest([this, call, limits, peer = context->peer(),
                      serve = std::move(serve)](const absl::StatusOr<grpc::ByteBuffer>& bytes) {
     if (!bytes.ok()) return call->Answer<Request>(bytes.status());
-    OnMessage(peer, bytes->Length());
+    admission_.OnMessage(peer, bytes->Length());
     absl::StatusOr<Request> request = ParseMessage<Request>(*bytes, limits);
     if (!request.ok()) return call->Answer<Request>(request.status());
     const absl::Status known = CheckKnownFields(*request);
@@ -359,6 +340,64 @@ GenerationService::Reactor* GenerationService::GetStatus(grpc::CallbackServerCon
           }
           call->Answer<v1::GetStatusResponse>(std::move(status));
         });
+      });
+}
+
+// Where nothing is to be proved, a tenant's name proves nothing: the rules of all others hold.
+absl::Status GenerationService::CheckLoadsAdapters(
+    const grpc::CallbackServerContext& context) const {
+  std::string tenant;
+  if (admission_.asks_for_proof()) {
+    absl::StatusOr<std::string> proved = admission_.TenantOf(context);
+    if (!proved.ok()) return proved.status();
+    tenant = *std::move(proved);
+  }
+  if (adapters_ != nullptr && tenants_->LoadsAdapters(tenant)) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      adapters_ == nullptr
+          ? "this server takes no adapters while it runs"
+          : "the operator's rules (--tenants) do not say \"loads_adapters\" of this caller");
+}
+
+GenerationService::Reactor* GenerationService::LoadAdapter(grpc::CallbackServerContext* context) {
+  return ServeUnary<v1::LoadAdapterRequest>(
+      context, kSmall, [this, context](const v1::LoadAdapterRequest& request, UnaryCall* call) {
+        absl::Status status = CheckLoadsAdapters(*context);
+        if (status.ok()) status = CheckComputesAdapters(*engine_);
+        if (status.ok()) {
+          status = adapters_->Load(request.name(), request.folder(), request.replace());
+        }
+        if (!status.ok()) return call->Answer<v1::LoadAdapterResponse>(status);
+        call->Answer<v1::LoadAdapterResponse>(v1::LoadAdapterResponse());
+      });
+}
+
+GenerationService::Reactor* GenerationService::UnloadAdapter(grpc::CallbackServerContext* context) {
+  return ServeUnary<v1::UnloadAdapterRequest>(
+      context, kSmall, [this, context](const v1::UnloadAdapterRequest& request, UnaryCall* call) {
+        absl::Status status = CheckLoadsAdapters(*context);
+        if (status.ok()) status = adapters_->Unload(request.name());
+        if (!status.ok()) return call->Answer<v1::UnloadAdapterResponse>(status);
+        call->Answer<v1::UnloadAdapterResponse>(v1::UnloadAdapterResponse());
+      });
+}
+
+GenerationService::Reactor* GenerationService::ListAdapters(grpc::CallbackServerContext* context) {
+  return ServeUnary<v1::ListAdaptersRequest>(
+      context, kSmall, [this, context](const v1::ListAdaptersRequest&, UnaryCall* call) {
+        v1::ListAdaptersResponse response;
+        response.set_base_model(model_.name);
+        // Where files are is for operators.
+        const bool shows_folders = CheckLoadsAdapters(*context).ok();
+        if (adapters_ != nullptr) {
+          for (AdapterDescription& adapter : adapters_->List()) {
+            v1::AdapterInfo& info = *response.add_adapters();
+            info.set_name(adapter.name);
+            if (shows_folders) info.set_folder(adapter.folder);
+            info.set_max_rank(adapter.max_rank);
+          }
+        }
+        call->Answer<v1::ListAdaptersResponse>(std::move(response));
       });
 }
 

@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "orchestrator/adapters/adapter_registry.h"
 #include "orchestrator/api/admission.h"
 #include "orchestrator/api/call_stream.h"
 #include "orchestrator/api/client_errors.h"
@@ -33,19 +34,19 @@
 namespace sluice {
 
 class UnaryCall;
-struct EmbedContext;
+struct TextCallContext;
 
 class GenerationService final : public v1::GenerationService::Service {
  public:
   // Borrows all; without `authenticator` everybody may call, without `metrics` nothing is counted,
   // without `tracer` no trace is begun, without `guard` connections have no limits.
-  // `tokenizer_address` is for GetStatus. Every error passes `errors` on its way to a client.
+  // Without `adapters` none are known nor loaded. `tokenizer_address` is for GetStatus. Every error passes `errors` on its way to a client.
   GenerationService(ModelDescription model, Engine* engine, ConstraintPreparer* constraints,
                     TokenizerClient* tokenizer, TokenizerWatch* watch,
                     std::string tokenizer_address, const TenantBook* tenants,
                     const Authenticator* authenticator = nullptr, RequestMetrics* metrics = nullptr,
                     const RequestTracer* tracer = nullptr, ConnectionGuard* guard = nullptr,
-                    ClientErrors errors = ClientErrors());
+                    ClientErrors errors = ClientErrors(), AdapterRegistry* adapters = nullptr);
 
   // Serves a Generate call that came as part of a session, over the connection of `session`.
   void StartCall(const grpc::CallbackServerContext& session, const v1::StartCall& start,
@@ -55,8 +56,7 @@ class GenerationService final : public v1::GenerationService::Service {
       grpc::CallbackServerContext* context);
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Rerank(
       grpc::CallbackServerContext* context);
-  // A message of the peer has been read.
-  void OnMessage(const std::string& peer, size_t bytes) const;
+  const Admission& admission() const { return admission_; }
 
  private:
   using Reactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
@@ -73,12 +73,15 @@ class GenerationService final : public v1::GenerationService::Service {
   Reactor* GetVocabulary(grpc::CallbackServerContext* context);
   Reactor* GetModel(grpc::CallbackServerContext* context);
   Reactor* GetStatus(grpc::CallbackServerContext* context);
+  Reactor* LoadAdapter(grpc::CallbackServerContext* context);
+  Reactor* UnloadAdapter(grpc::CallbackServerContext* context);
+  Reactor* ListAdapters(grpc::CallbackServerContext* context);
   // Has `serve` answer a call about texts, for the caller's tenant.
   template <class Request, class Response>
   Reactor* ServeTexts(grpc::CallbackServerContext* context, const char* method,
                       const char* operation,
-                      void (*serve)(const EmbedContext&, const absl::StatusOr<Request>&, SteadyTime,
-                                    UnaryCall*));
+                      void (*serve)(const TextCallContext&, const absl::StatusOr<Request>&,
+                                    SteadyTime, UnaryCall*));
   // Answers a call of any authenticated caller: serve(request, call).
   template <class Request>
   Reactor* ServeUnary(grpc::CallbackServerContext* context, const MessageLimits& limits,
@@ -98,6 +101,8 @@ class GenerationService final : public v1::GenerationService::Service {
                       std::string operation) const;
   v1::GetModelResponse DescribeModel() const;
   v1::GetStatusResponse DescribeStatus() const;
+  // PERMISSION_DENIED where the rules do not let the caller load adapters.
+  absl::Status CheckLoadsAdapters(const grpc::CallbackServerContext& context) const;
   // Which requests the caller asks for and may be told of.
   absl::StatusOr<LedgerQuery> QueryOf(const grpc::CallbackServerContext& context,
                                       const v1::GetStatusRequest& request) const;
@@ -115,6 +120,7 @@ class GenerationService final : public v1::GenerationService::Service {
   const ClientErrors errors_;
   const absl::Time started_;
   const PromptResolver prompts_;
+  AdapterRegistry* const adapters_;
 };
 
 }  // namespace sluice

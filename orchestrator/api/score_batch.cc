@@ -8,8 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "orchestrator/api/messages.h"
 #include "orchestrator/api/request_check.h"
-#include "services/common/status.h"
-#include "services/telemetry/tracer.h"
 
 namespace sluice {
 namespace {
@@ -34,60 +32,33 @@ v1::ScoredText Scored(const std::vector<int32_t>& tokens, const std::vector<Toke
 
 }  // namespace
 
-class ScoreBatch::TextSink final : public RequestSink {
- public:
-  TextSink(std::shared_ptr<ScoreBatch> batch, size_t index)
-      : batch_(std::move(batch)), index_(index) {}
-
-  void OnChunk(ChunkEvent chunk) override { batch_->OnScores(index_, std::move(chunk.tokens)); }
-  void OnFinished(RequestEnd) override { batch_->OnDone(index_); }
-  void OnFailed(absl::Status status) override { batch_->End(std::move(status)); }
-
- private:
-  const std::shared_ptr<ScoreBatch> batch_;
-  const size_t index_;
-};
-
-ScoreBatch::ScoreBatch(Context context, const Options& options, std::vector<v1::ScoreInput> inputs,
-                       Callback callback)
-    : context_(std::move(context)),
-      options_(options),
+ScoreBatch::ScoreBatch(const TextCallContext& context, Options options, int32_t top,
+                       std::vector<v1::ScoreInput> inputs, Callback callback)
+    : TextBatch(context, std::move(options), inputs.size()),
+      top_(top),
       inputs_(std::move(inputs)),
-      texts_(inputs_.size()),
-      callback_(std::move(callback)) {}
-
-void ScoreBatch::Cancel() {
-  {
-    absl::MutexLock lock(&mutex_);
-    callback_ = nullptr;
-    for (const Text& text : texts_) {
-      if (text.submitted.has_value() && !text.done) context_.engine.Cancel(*text.submitted);
-    }
-  }
-  caller_->Cancel();
-}
+      callback_(std::move(callback)),
+      texts_(inputs_.size()) {}
 
 void ScoreBatch::Resolve(size_t index) {
-  context_.prompts.Resolve(
-      inputs_[index],
-      {.deadline = options_.deadline,
-       .work = {.owner = context_.owner, .meter = meter_},
-       .cancellation = caller_},
-      [self = shared_from_this(), index](absl::StatusOr<ResolvedPrompt> prompt) {
-        self->OnResolved(index, std::move(prompt));
-      });
+  prompts().Resolve(inputs_[index], OfCaller(), Resolved(index));
 }
 
-void ScoreBatch::OnResolved(size_t index, absl::StatusOr<ResolvedPrompt> prompt) {
-  const auto annotate = [&](const absl::Status& status) {
-    return inputs_.size() == 1 ? status : Annotate(status, absl::StrCat("inputs[", index, "]"));
-  };
-  if (!prompt.ok()) return End(annotate(prompt.status()));
-  const absl::Status fits = CheckScoreLength(std::ssize(prompt->tokens), context_.model);
-  if (!fits.ok()) return End(annotate(fits));
+absl::Status ScoreBatch::CheckFits(const std::vector<int32_t>& tokens) const {
+  // Behind a source the text alone counts, which OnTokens knows.
+  if (model().source.has_value()) return absl::OkStatus();
+  return CheckScoreLength(std::ssize(tokens), model());
+}
+
+void ScoreBatch::OnTokens(size_t index, ResolvedPrompt prompt) {
+  const auto text_begin = prompt.tokens.begin() + FilledSource(prompt.source_positions);
+  const absl::Status fits = CheckScoreLength(prompt.tokens.end() - text_begin, model());
+  if (!fits.ok()) return End(fits);
   {
     absl::MutexLock lock(&mutex_);
-    texts_[index].tokens = std::move(prompt->tokens);
+    texts_[index].source.assign(prompt.tokens.begin(), text_begin);
+    texts_[index].tokens.assign(text_begin, prompt.tokens.end());
+    texts_[index].source_positions = prompt.source_positions;
   }
   if (index + 1 < inputs_.size()) return Resolve(index + 1);
   int64_t num_tokens = 0;
@@ -99,13 +70,26 @@ void ScoreBatch::OnResolved(size_t index, absl::StatusOr<ResolvedPrompt> prompt)
       num_tokens += std::ssize(text.tokens);
     }
     const std::vector<SharedPrefix> prefixes = FindSharedPrefixes(tokens);
-    for (size_t i = 0; i < texts_.size(); ++i) texts_[i].prefix = prefixes[i];
+    const bool has_sources = model().source.has_value();  // which are rarely the same
+    for (size_t i = 0; i < texts_.size() && !has_sources; ++i) texts_[i].prefix = prefixes[i];
   }
   if (inputs_.size() > 1 && num_tokens > kMostTokens) {
     return End(absl::InvalidArgumentError(absl::StrCat(
         "inputs have ", num_tokens, " tokens together; accepted: up to ", kMostTokens)));
   }
-  OnDone(std::nullopt);
+  Continue();
+}
+
+void ScoreBatch::Continue() {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (is_over()) return;
+    SubmitReady();
+    if (!std::all_of(texts_.begin(), texts_.end(), [](const Text& text) { return text.done; })) {
+      return;
+    }
+  }
+  End(absl::OkStatus());
 }
 
 void ScoreBatch::SubmitReady() {
@@ -113,13 +97,13 @@ void ScoreBatch::SubmitReady() {
     for (size_t i = 0; i < texts_.size(); ++i) {
       const int32_t with = texts_[i].prefix.with;
       if (texts_[i].begun || (with >= 0 && !texts_[with].done)) continue;
-      Submit(i);
+      SubmitText(i);
       changed = changed || texts_[i].done;
     }
   }
 }
 
-void ScoreBatch::Submit(size_t index) {
+void ScoreBatch::SubmitText(size_t index) {
   Text& text = texts_[index];
   text.begun = true;
   if (text.prefix.with >= 0) {
@@ -130,62 +114,36 @@ void ScoreBatch::Submit(size_t index) {
     text.done = true;
     return;
   }
-  EngineRequest request;
-  request.name = "score";
-  request.prompt = text.tokens;
+  EngineRequest request = NewRequest(index);
+  request.prompt = text.source;
+  request.prompt.insert(request.prompt.end(), text.tokens.begin(), text.tokens.end());
+  request.source_positions = text.source_positions;
   request.score = true;
   request.num_positions_scored_by_sibling = static_cast<int32_t>(text.scores.size());
-  request.wants_text = false;
-  request.num_logprobs = options_.top;
-  request.priority = options_.priority;
-  request.tenant = context_.tenant;
-  if (index == 0) request.work = meter_->total();
-  request.cache_salt = context_.cache_domain;
-  request.trace_id = context_.trace.trace_id;
-  if (context_.trace.span != nullptr) {
-    request.span = std::make_shared<Span>(ChildOf(*context_.trace.span, "text", {}, {}));
+  request.num_logprobs = top_;
+  Submit(index, std::move(request));
+}
+
+void ScoreBatch::OnChunk(size_t index, ChunkEvent chunk) {
+  std::move(chunk.tokens.begin(), chunk.tokens.end(), std::back_inserter(texts_[index].scores));
+}
+
+void ScoreBatch::OnDone(size_t index) {
+  {
+    absl::MutexLock lock(&mutex_);
+    texts_[index].done = true;
   }
-  request.arrived = arrived_;
-  if (options_.deadline != SteadyTime::InfiniteFuture()) request.deadline = options_.deadline;
-  text.submitted = context_.engine.Submit(std::move(request),
-                                          std::make_shared<TextSink>(shared_from_this(), index));
+  Continue();
 }
 
-void ScoreBatch::OnScores(size_t index, TokenEvents scores) {
-  absl::MutexLock lock(&mutex_);
-  std::move(scores.begin(), scores.end(), std::back_inserter(texts_[index].scores));
-}
-
-void ScoreBatch::OnDone(std::optional<size_t> index) {
+void ScoreBatch::Report(const absl::Status& status) {
+  if (!status.ok()) return callback_(status);
   std::vector<v1::ScoredText> result;
   {
     absl::MutexLock lock(&mutex_);
-    if (callback_ == nullptr) return;
-    if (index.has_value()) texts_[*index].done = true;
-    SubmitReady();
-    const bool all =
-        std::all_of(texts_.begin(), texts_.end(), [](const Text& text) { return text.done; });
-    if (!all) return;
-    result = Result();
+    for (const Text& text : texts_) result.push_back(Scored(text.tokens, text.scores));
   }
-  End(std::move(result));
-}
-
-std::vector<v1::ScoredText> ScoreBatch::Result() const {
-  std::vector<v1::ScoredText> result;
-  for (const Text& text : texts_) result.push_back(Scored(text.tokens, text.scores));
-  return result;
-}
-
-void ScoreBatch::End(absl::StatusOr<std::vector<v1::ScoredText>> result) {
-  Callback callback;
-  {
-    absl::MutexLock lock(&mutex_);
-    callback = std::exchange(callback_, nullptr);
-  }
-  if (callback == nullptr) return;
-  if (!result.ok()) Cancel();  // the others'
-  callback(std::move(result));
+  callback_(std::move(result));
 }
 
 }  // namespace sluice

@@ -4,10 +4,10 @@
 #include <utility>
 #include <vector>
 
+#include "orchestrator/api/adapter_check.h"
 #include "orchestrator/api/embed_check.h"
 #include "orchestrator/api/request_check.h"
 #include "orchestrator/api/score_batch.h"
-#include "orchestrator/api/unary_answer.h"
 
 namespace sluice {
 namespace {
@@ -19,6 +19,10 @@ std::vector<v1::ScoreInput> InputsOf(const v1::ScoreRequest& request) {
     inputs[0].set_text(request.text());
   } else {
     *inputs[0].mutable_token_ids() = request.token_ids();
+  }
+  if (request.has_source_text()) inputs[0].set_source_text(request.source_text());
+  if (request.has_source_token_ids()) {
+    *inputs[0].mutable_source_token_ids() = request.source_token_ids();
   }
   return inputs;
 }
@@ -40,35 +44,30 @@ v1::ScoreResponse ResponseOf(std::vector<v1::ScoredText> texts, bool several) {
 
 }  // namespace
 
-void StartScore(const ScoreContext& context, const absl::StatusOr<v1::ScoreRequest>& request,
+void StartScore(const TextCallContext& context, const absl::StatusOr<v1::ScoreRequest>& request,
                 SteadyTime deadline, UnaryCall* call) {
   const auto answer =
       std::make_shared<UnaryAnswer<v1::ScoreResponse>>(call, context.trace, context.tracer);
-  absl::Status status = request.ok() ? CheckScore(*request) : request.status();
+  absl::Status status = request.ok() ? CheckScore(*request, context.model) : request.status();
   if (status.ok()) status = CheckGenerates(context.model);
   if (status.ok()) status = context.tenants.CheckPriority(context.tenant, request->priority());
   if (!status.ok()) return answer->Give(status);
+  const absl::StatusOr<std::string> adapter =
+      AdapterOf(context.adapters, context.engine, request->adapter());
+  if (!adapter.ok()) return answer->Give(adapter.status());
   const bool several = !request->inputs().empty();
   const auto batch = std::make_shared<ScoreBatch>(
-      ScoreBatch::Context{.model = context.model,
-                          .prompts = context.prompts,
-                          .engine = context.engine,
-                          .tenant = context.tenant,
-                          .owner = context.tenants.OwnerFor(context.tenant),
-                          .cache_domain = context.tenants.CacheDomain(context.tenant, ""),
-                          .trace = context.trace},
-      ScoreBatch::Options{
-          .top = request->top(), .priority = request->priority(), .deadline = deadline},
-      InputsOf(*request), [answer, several](absl::StatusOr<std::vector<v1::ScoredText>> texts) {
+      context,
+      TextBatch::Options{.name = "score",
+                         .priority = request->priority(),
+                         .adapter = *adapter,
+                         .deadline = deadline},
+      request->top(), InputsOf(*request),
+      [answer, several](absl::StatusOr<std::vector<v1::ScoredText>> texts) {
         if (!texts.ok()) return answer->Give(texts.status());
         answer->Give(ResponseOf(*std::move(texts), several));
       });
-  // Before it starts, while the call is there for certain.
-  call->caller()->OnCancel([batch, answer] {
-    batch->Cancel();
-    answer->Give(absl::CancelledError("the caller left"));
-  });
-  batch->Start();
+  StartBatch(batch, call, answer);
 }
 
 }  // namespace sluice

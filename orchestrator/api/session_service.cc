@@ -10,7 +10,7 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* SessionService::Ope
       [this, context](const v1::StartCall& start, std::shared_ptr<CallStream> stream) {
         calls_->StartCall(*context, start, std::move(stream));
       },
-      [this, peer = context->peer()](size_t bytes) { calls_->OnMessage(peer, bytes); });
+      [this, peer = context->peer()](size_t bytes) { calls_->admission().OnMessage(peer, bytes); });
   absl::MutexLock lock(&mutex_);
   if (draining_) session->Drain();
   std::erase_if(sessions_, [](const auto& weak) { return weak.expired(); });

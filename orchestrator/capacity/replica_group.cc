@@ -212,8 +212,8 @@ std::optional<size_t> ReplicaGroup::PickMember(const EngineRequest& request) {
                  .waiting_positions = statistics.waiting_positions,
                  .held_positions = int64_t{statistics.kv_cache.used_blocks} * options_.block_size};
   }
-  const PrefixDomain domain =
-      options_.scheduler.DomainOf(request.cache_salt, static_cast<int32_t>(request.prompt.size()));
+  const PrefixDomain domain = options_.scheduler.DomainOf(
+      request.cache_salt, request.adapter, static_cast<int32_t>(request.prompt.size()));
   return router_.Pick(request.prompt, domain, loads_);
 }
 

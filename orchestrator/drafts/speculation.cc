@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "orchestrator/drafts/draft_lengths.h"
 #include "orchestrator/drafts/expected_drafter.h"
 #include "orchestrator/drafts/ngram_drafter.h"
@@ -49,7 +50,7 @@ Speculation::State& Speculation::StateOf(const SequenceSpec& spec, int32_t num_p
   }
   state.sources.push_back({std::make_unique<NgramDrafter>(), {}});
   if (!spec.use_prefix_cache) return state;
-  state.shared = shared_.TextOf(spec.tenant, spec.cache_salt);
+  state.shared = shared_.TextOf(spec.tenant, absl::StrCat(spec.cache_salt, "\n", spec.adapter));
   state.sources.push_back({std::make_unique<SharedDrafter>(state.shared), {}});
   return state;
 }

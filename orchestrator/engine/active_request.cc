@@ -29,8 +29,6 @@ const char* NameOf(EndReason reason) {
 // Tokens of the prompt that the text end sees, enough for what happens at the seam.
 constexpr size_t kContextTokens = 8;
 
-constexpr size_t kMostEvents = 64;
-
 }  // namespace
 
 ActiveRequest::ActiveRequest(RequestId id, EngineRequest request, std::vector<SequenceId> ids,
@@ -45,7 +43,8 @@ ActiveRequest::ActiveRequest(RequestId id, EngineRequest request, std::vector<Se
       sink_(std::move(sink)),
       text_(text),
       outputs_(ids_.size()) {
-  times_.arrived = request_.arrived;
+  record_.times.arrived = request_.arrived;
+  record_.work = request_.work;
   for (size_t index = 0; index < ids_.size(); ++index) {
     std::vector<TokenId> resumed;
     if (!request_.resumed.empty()) resumed = request_.resumed[index];
@@ -64,7 +63,8 @@ TextOptions ActiveRequest::TextOptionsFor(std::vector<TokenId> generated) const 
   options.include_stop_string = request_.include_stop_string;
   options.min_tokens = request_.sampling.min_tokens;
   options.kept_special_tokens = request_.kept_special_tokens;
-  const size_t context = std::min(kContextTokens, request_.prompt.size());
+  const size_t context =
+      std::min(kContextTokens, request_.prompt.size() - static_cast<size_t>(request_.text_begin()));
   options.context_tokens.assign(request_.prompt.end() - static_cast<ptrdiff_t>(context),
                                 request_.prompt.end());
   options.resumed_tokens = std::move(generated);
@@ -74,6 +74,14 @@ TextOptions ActiveRequest::TextOptionsFor(std::vector<TokenId> generated) const 
 ActiveRequest::~ActiveRequest() {
   if (text_ == nullptr) return;
   for (SequenceId id : ids_) text_->Drop(id);
+}
+
+// Every position of a source sees all others, so what is kept of one is of no use to another that only
+// begins alike.
+std::string ActiveRequest::SourceSalt() const {
+  const auto* const tokens = reinterpret_cast<const char*>(request_.prompt.data());
+  return absl::StrCat("\nsource ", request_.source_positions, "\n",
+                      absl::string_view(tokens, request_.source_positions * sizeof(TokenId)));
 }
 
 SequenceSpec ActiveRequest::SpecOf(int index, int32_t max_new_tokens) const {
@@ -87,13 +95,17 @@ SequenceSpec ActiveRequest::SpecOf(int index, int32_t max_new_tokens) const {
   spec.priority = request_.priority;
   spec.tenant = request_.tenant;
   spec.cache_salt = request_.cache_salt;
+  spec.adapter = request_.adapter;
   spec.use_prefix_cache = request_.use_prefix_cache;
   const bool scores_prompt = request_.prompt_logprobs.has_value() && spec.resumed_tokens.empty();
   spec.score_prompt = request_.score || (scores_prompt && index == 0);
-  spec.num_positions_scored_by_sibling = request_.num_positions_scored_by_sibling;
+  spec.num_positions_scored_by_sibling =
+      request_.text_begin() + request_.num_positions_scored_by_sibling;
   spec.pooled = request_.pooled;
   spec.in_one_piece = request_.in_one_piece;
   spec.second_type_from = request_.second_type_from;
+  spec.source_positions = request_.source_positions;
+  if (request_.source_positions > 0) spec.cache_salt += SourceSalt();
   const bool generates = !request_.score && request_.pooled == PooledRows::kNone;
   spec.max_drafts = generates ? request_.max_drafts : 0;
   spec.expected_tokens = request_.expected_tokens;
@@ -112,22 +124,13 @@ void ActiveRequest::StartBeams(SequenceId first, int32_t max_new_tokens) {
   beams_ = std::make_unique<BeamRun>(request_, first, max_new_tokens);
 }
 
-int32_t ActiveRequest::FewestTokens(int32_t max_new_tokens) const {
-  const bool can_stop = !request_.stop_tokens.empty() || !request_.stop_strings.empty() ||
-                        request_.constraint != nullptr || !request_.max_new_tokens.has_value();
-  int32_t fewest = can_stop ? std::min(std::max(request_.sampling.min_tokens, 1), max_new_tokens)
-                            : max_new_tokens;
-  if (!request_.resumed.empty()) fewest -= static_cast<int32_t>(request_.resumed[0].size());
-  return std::max(fewest, 0);
-}
-
 RowRequest ActiveRequest::RowFor(int index, const Segment& segment, const Row& row,
                                  absl::Span<const TokenId> tokens) const {
   if (row.kind == RowKind::kScore) return ScoringRow(index, segment, row);
   if (row.kind == RowKind::kPool) {
     RowRequest request;
     request.sequence = segment.sequence;
-    request.position = segment.first_position + row.offset + 1;
+    request.position = segment.first_position + row.offset + 1 - request_.text_begin();
     request.task = PoolTarget{.is_last = &row == &segment.rows.back()};
     return request;
   }
@@ -135,10 +138,10 @@ RowRequest ActiveRequest::RowFor(int index, const Segment& segment, const Row& r
   RowRequest request = choosing_row_;
   request.sequence = segment.sequence;
   request.sequence_index = index;
-  request.position = segment.first_position + row.offset + 1;
+  request.position = segment.first_position + row.offset + 1 - request_.text_begin();
   const auto num_tokens = static_cast<int32_t>(segment.tokens.size());
   if (row.offset >= num_tokens - segment.num_drafts) request.draft = segment.tokens[row.offset];
-  request.tokens = tokens;
+  request.tokens = tokens.empty() ? tokens : tokens.subspan(request_.text_begin());
   return request;
 }
 
@@ -147,7 +150,7 @@ RowRequest ActiveRequest::ChoosingRow() const {
   request.task = &request_.sampling;
   request.num_logprobs = request_.num_logprobs;
   request.processed_logprobs = request_.processed_logprobs;
-  request.num_prompt_tokens = static_cast<int32_t>(request_.prompt.size());
+  request.num_prompt_tokens = static_cast<int32_t>(request_.prompt.size()) - request_.text_begin();
   request.stop_tokens = request_.stop_tokens;
   request.constraint = request_.constraint.get();
   if (request_.constraint != nullptr) request.max_forced = request_.max_drafts;
@@ -158,7 +161,7 @@ RowRequest ActiveRequest::ScoringRow(int index, const Segment& segment, const Ro
   RowRequest request;
   request.sequence = segment.sequence;
   request.sequence_index = index;
-  request.position = segment.first_position + row.offset + 1;
+  request.position = segment.first_position + row.offset + 1 - request_.text_begin();
   request.task = ScoreTarget{row.target};
   request.num_logprobs = request_.prompt_logprobs.value_or(request_.num_logprobs);
   return request;
@@ -169,7 +172,7 @@ RowRequest ActiveRequest::DraftRowFor(int index) const {
   request.sequence_index = index;
   request.task = &request_.sampling;
   request.constraint = request_.constraint.get();
-  request.num_prompt_tokens = static_cast<int32_t>(request_.prompt.size());
+  request.num_prompt_tokens = static_cast<int32_t>(request_.prompt.size()) - request_.text_begin();
   request.stop_tokens = request_.stop_tokens;
   return request;
 }
@@ -220,7 +223,7 @@ void ActiveRequest::OnBeamOver(int index, BeamRun::Result& result) {
   FinishedSequence finished;
   finished.reason = result.end == BeamEnd::kLength ? FinishReason::kLength : FinishReason::kStop;
   if (index == 0) finished.usage = beams_->usage();
-  finished.usage.prompt_tokens = static_cast<int32_t>(request_.prompt.size());
+  finished.usage.prompt_tokens = request_.num_prompt_tokens();
   finished.usage.generated_tokens = static_cast<int32_t>(result.tokens.size());
   for (size_t i = output.num_known(); i < result.tokens.size(); ++i) {
     OnToken(index, std::move(result.tokens[i]));
@@ -285,20 +288,10 @@ void ActiveRequest::SetUsage(int index, const SequenceUsage& usage) {
   outputs_[index].usage = usage;
 }
 
-void ActiveRequest::AddEvent(RequestEvent event) {
-  if (events_.size() == kMostEvents) {
-    ++num_dropped_events_;
-  } else {
-    events_.push_back(event);
-  }
-}
-
 RequestLedger ActiveRequest::Ledger() const {
   RequestLedger ledger = LedgerOf(request_);
   ledger.phase = over_ ? RequestPhase::kEnded : RequestPhase::kWaiting;
-  ledger.times = times_;
-  ledger.events = events_;
-  ledger.num_dropped_events = num_dropped_events_;
+  record_.CopyTo(ledger);
   for (const Output& output : outputs_) {
     const bool ended = output.end.has_value() || output.scheduler_end.has_value();
     ledger.sequences.push_back(
@@ -370,7 +363,7 @@ void ActiveRequest::End(int index, SequenceEnd end) {
     result.num_drafted_tokens += output.usage.drafted_tokens;
     result.num_accepted_drafts += output.usage.accepted_drafts;
   }
-  result.num_prompt_tokens = static_cast<int32_t>(request_.prompt.size());
+  result.num_prompt_tokens = request_.num_prompt_tokens();
   over_ = true;
   sink_->OnFinished(std::move(result));
 }
@@ -380,6 +373,15 @@ void ActiveRequest::Fail(const absl::Status& status) {
   over_ = true;
   failure_ = status;
   sink_->OnFailed(status);
+}
+
+int32_t FewestTokens(const EngineRequest& request, int32_t max_new_tokens) {
+  const bool can_stop = !request.stop_tokens.empty() || !request.stop_strings.empty() ||
+                        request.constraint != nullptr || !request.max_new_tokens.has_value();
+  int32_t fewest = can_stop ? std::min(std::max(request.sampling.min_tokens, 1), max_new_tokens)
+                            : max_new_tokens;
+  if (!request.resumed.empty()) fewest -= static_cast<int32_t>(request.resumed[0].size());
+  return std::max(fewest, 0);
 }
 
 }  // namespace sluice

@@ -18,6 +18,7 @@
 #include "orchestrator/engine/beam_run.h"
 #include "orchestrator/engine/ledger.h"
 #include "orchestrator/engine/request.h"
+#include "orchestrator/engine/request_record.h"
 #include "orchestrator/scheduler/scheduler.h"
 #include "orchestrator/text/text_streams.h"
 
@@ -47,8 +48,7 @@ class ActiveRequest {
   TextOptions TextOptionsFor(std::vector<TokenId> generated) const;
   // What the scheduler is to know of sequence `index`.
   SequenceSpec SpecOf(int index, int32_t max_new_tokens) const;
-  // So many tokens each of its sequences has at least.
-  int32_t FewestTokens(int32_t max_new_tokens) const;
+  std::string SourceSalt() const;
   // Rows of its sequences need their tokens: for options that depend on them, or for beams.
   bool reads_tokens() const { return reads_tokens_; }
   // What is asked of the sampler for a row of sequence `index`, which has `tokens` in the
@@ -85,14 +85,7 @@ class ActiveRequest {
 
   // Its ledger, but for sequences that are in the scheduler, of which that knows more.
   RequestLedger Ledger() const;
-  RequestTimes& times() { return times_; }
-
-  // Processor time that was spent on it outside of steps: before it came, and on masks.
-  absl::Duration work() const { return work_; }
-  void AddWork(absl::Duration work) { work_ += work; }
-
-  // Something happened to it; of very many, the first are kept.
-  void AddEvent(RequestEvent event);
+  RequestRecord& record() { return record_; }
 
  private:
   struct Output {
@@ -132,12 +125,12 @@ class ActiveRequest {
   std::vector<Output> outputs_;
   std::unique_ptr<BeamRun> beams_;
   std::vector<TokenEvent> prompt_tokens_;  // scored, not yet delivered
-  RequestTimes times_;
-  absl::Duration work_ = request_.work;
-  std::vector<RequestEvent> events_;
-  uint32_t num_dropped_events_ = 0;
+  RequestRecord record_;
   bool over_ = false;
   absl::Status failure_;  // OK where it did not fail
 };
+
+// So many tokens each sequence of a request generates at least, where it may have `max_new_tokens`.
+int32_t FewestTokens(const EngineRequest& request, int32_t max_new_tokens);
 
 }  // namespace sluice

@@ -127,8 +127,8 @@ SteadyTime EngineCore::Advance(SteadyTime now) {
   SendSteps(now);  // what was told or has expired may have made room
   RecordEnded();
   CheckIntegrity(now);
-  SteadyTime wake = std::min({runner_.NextWake(), requests_.NextUnreadTimeout(),
-                              requests_.NextDeadline() + -NoticeBeforeDeadline()});
+  SteadyTime wake = std::min({runner_.NextWake(), requests_.timeouts().next_unread(),
+                              requests_.timeouts().next_deadline() + -NoticeBeforeDeadline()});
   if (draft_model_ != nullptr) {
     const SteadyTime waited = SteadyTime::FromStart(speculation_.NextTimeout());
     wake = std::min({wake, draft_model_->NextWake(), waited});
@@ -199,7 +199,7 @@ absl::Status EngineCore::NotReady() const {
 
 void EngineCore::ExpireDeadlines(SteadyTime now) {
   const SteadyTime due = now + NoticeBeforeDeadline();
-  if (requests_.NextDeadline() > due) return;
+  if (requests_.timeouts().next_deadline() > due) return;
   requests_.ExpireDeadlines(
       due, runner_.ready() ? absl::DeadlineExceededError("the request's deadline has passed")
                            : NotReady());
@@ -251,8 +251,8 @@ const RunnerStatus* EngineStatus::draft() const {
 
 EngineStatus EngineCore::status() const {
   EngineStatus status = {.runners = {runner_.status()}};
-  status.num_unadmitted_requests = requests_.num_waiting();
-  status.num_generated_tokens = requests_.num_generated_tokens();
+  status.num_unadmitted_requests = requests_.counts().waiting;
+  status.num_generated_tokens = requests_.counts().generated_tokens;
   status.num_integrity_checks = num_integrity_checks_;
   status.num_integrity_faults = num_integrity_faults_;
   status.estimated_wait = requests_.EstimateWait("");
@@ -328,14 +328,14 @@ void EngineCore::OnResized(const KvGeometry& geometry, int32_t num_blocks_before
   Log(LogLevel::kWarning, "orchestrator", "pool-resized",
       {{"kv_blocks", geometry.num_blocks},
        {"before", num_blocks_before},
-       {"requests", requests_.size()},
+       {"requests", requests_.counts().served},
        {"failed", num_failed}});
 }
 
 // What was begun can't go on, or not with the same bits; what comes from now on is served.
 void EngineCore::OnChanged(const std::string& change) {
   Log(LogLevel::kWarning, "orchestrator", "replica-changed",
-      {{"change", change}, {"requests", requests_.size()}});
+      {{"change", change}, {"requests", requests_.counts().served}});
   requests_.FailAll(absl::AbortedError(
       absl::StrCat(change, ": the answer could not go on as it began; ask again")));
   suspects_.KeepOnly([](RequestId) { return false; });
@@ -379,7 +379,9 @@ void EngineCore::OnLost(const absl::Status& status, absl::Span<const SequenceId>
   lost_since_ = now;
   TellRequests();  // what moved before the loss counts as moved
   Log(LogLevel::kWarning, "orchestrator", "replica-lost",
-      {{"epoch", runner_.epoch()}, {"status", status.ToString()}, {"requests", requests_.size()}});
+      {{"epoch", runner_.epoch()},
+       {"status", status.ToString()},
+       {"requests", requests_.counts().served}});
   requests_.OnReplica(RequestEvent::Kind::kReplicaLost);
   TellServing();
   suspects_.KeepOnly([this](RequestId id) { return requests_.Find(id) != nullptr; });

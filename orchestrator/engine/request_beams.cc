@@ -37,7 +37,8 @@ void RequestTable::AdvanceBeams(const StepOutcome& outcome, const std::vector<Ro
     if (!row.error.empty() && !IsDeadEnd(accepted, row)) continue;  // the request will fail
     ActiveRequest& request = *found->second.request;
     searching_.push_back(request.id());
-    if (!request.times().first_token.has_value()) request.times().first_token = now_;
+    RequestTimes& times = request.record().times;
+    if (!times.first_token.has_value()) times.first_token = now_;
     request.beams()->OnRow(accepted.sequence, row);
     if (request.beams()->ranked()) MoveBeams(request);
   }
@@ -80,7 +81,7 @@ void RequestTable::CarryOut(ActiveRequest& request, const BeamMoves& moves) {
   for (const ForkSpec& fork : moves.forks) {
     SLUICE_CHECK(scheduler_->Fork(fork).ok());
     places_[fork.to] = {.request = &request, .scheduled = true, .kind = Kind::kBeam};
-    if (unread_.contains(request.id())) scheduler_->Pause(fork.to);
+    if (timeouts_.IsUnread(request.id())) scheduler_->Pause(fork.to);
   }
   for (const auto& [sequence, token] : moves.appends) {
     SLUICE_CHECK(scheduler_->Append(sequence, token).ok());

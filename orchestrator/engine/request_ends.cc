@@ -29,7 +29,7 @@ void RequestTable::Remove(RequestId id, FinishReason reason) {
   ForgetPlaces(request);
   if (request.beams() != nullptr) --num_searches_;
   ForgetDeadline(id, request.request());
-  ForgetUnread(id);
+  timeouts_.ForgetUnread(id);
   RequestLedger ledger = request.Ledger();
   ledger.phase = RequestPhase::kEnded;
   if (!request.over()) ledger.outcome = "cancelled";
@@ -47,7 +47,7 @@ void RequestTable::RemoveIfOver(const ActiveRequest& request) {
 }
 
 void RequestTable::ForgetDeadline(RequestId id, const EngineRequest& request) {
-  if (request.deadline.has_value()) deadlines_.erase({*request.deadline, id});
+  if (request.deadline.has_value()) timeouts_.ForgetDeadline(id, *request.deadline);
 }
 
 void RequestTable::RecordUnserved(const EngineRequest& request, const absl::Status& status) {
@@ -85,33 +85,15 @@ void RequestTable::FailAll(const absl::Status& status) {
 }
 
 void RequestTable::ExpireDeadlines(SteadyTime due, const absl::Status& status) {
-  while (!deadlines_.empty() && deadlines_.begin()->first <= due) {
-    Fail(deadlines_.begin()->second, status);
-  }
-}
-
-void RequestTable::ForgetUnread(RequestId id) {
-  const auto found = unread_.find(id);
-  if (found == unread_.end()) return;
-  unread_timeouts_.erase({found->second, id});
-  unread_.erase(found);
+  while (const auto id = timeouts_.PastDeadline(due)) Fail(*id, status);
 }
 
 void RequestTable::ExpireUnread() {
-  while (!unread_timeouts_.empty() && unread_timeouts_.begin()->first <= now_) {
-    const RequestId id = unread_timeouts_.begin()->second;
-    Fail(id, absl::ResourceExhaustedError(absl::StrCat("the client has not read for ",
-                                                       absl::FormatDuration(unread_timeout_),
-                                                       " while as much waits for it as may")));
+  while (const auto id = timeouts_.PastUnread(now_)) {
+    Fail(*id, absl::ResourceExhaustedError(absl::StrCat("the client has not read for ",
+                                                        absl::FormatDuration(unread_timeout_),
+                                                        " while as much waits for it as may")));
   }
-}
-
-SteadyTime RequestTable::NextUnreadTimeout() const {
-  return unread_timeouts_.empty() ? SteadyTime::InfiniteFuture() : unread_timeouts_.begin()->first;
-}
-
-SteadyTime RequestTable::NextDeadline() const {
-  return deadlines_.empty() ? SteadyTime::InfiniteFuture() : deadlines_.begin()->first;
 }
 
 }  // namespace sluice

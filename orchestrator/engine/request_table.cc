@@ -51,7 +51,8 @@ void RequestTable::SetTime(SteadyTime now) {
 }
 
 void RequestTable::OnReplica(RequestEvent::Kind kind) {
-  for (const auto& [id, request] : requests_) request->AddEvent({.kind = kind, .time = now_});
+  for (const auto& [id, request] : requests_)
+    request->record().AddEvent({.kind = kind, .time = now_});
 }
 
 ActiveRequest* RequestTable::Find(RequestId id) {
@@ -73,7 +74,7 @@ std::optional<RowRequest> RequestTable::DraftRowFor(SequenceId sequence) const {
 // ---- Coming ----
 
 void RequestTable::Add(RequestId id, EngineRequest request, std::shared_ptr<RequestSink> sink) {
-  if (request.deadline.has_value()) deadlines_.emplace(*request.deadline, id);
+  if (request.deadline.has_value()) timeouts_.SetDeadline(id, *request.deadline);
   if (scheduler_ == nullptr) {
     Wait(id, std::move(request), std::move(sink));
   } else {
@@ -82,7 +83,7 @@ void RequestTable::Add(RequestId id, EngineRequest request, std::shared_ptr<Requ
 }
 
 void RequestTable::Wait(RequestId id, EngineRequest request, std::shared_ptr<RequestSink> sink) {
-  if (num_waiting() >= max_waiting_) {
+  if (std::ssize(waiting_) >= max_waiting_) {
     ForgetDeadline(id, request);
     const absl::Status refused = WithRetryDelay(
         absl::ResourceExhaustedError(absl::StrCat("the model is not ready and ", waiting_.size(),
@@ -122,7 +123,7 @@ absl::Status RequestTable::RejectIfDeadlineUnreachable(const ActiveRequest& requ
   const absl::Duration wait = EstimateWait(request.request().tenant).value_or(absl::ZeroDuration());
   const int32_t num_positions = scheduler_->NumToCompute(request.SpecOf(0, max_new_tokens));
   const absl::Duration work =
-      step_times_->TimeFor(num_positions, request.FewestTokens(max_new_tokens));
+      step_times_->TimeFor(num_positions, FewestTokens(request.request(), max_new_tokens));
   const bool waits_too_long = wait > left;
   if (!waits_too_long && wait + work <= kEstimateMargin * left) return absl::OkStatus();
   const absl::Duration late = (waits_too_long ? wait : wait + work) - left;
@@ -179,9 +180,11 @@ int32_t RequestTable::MaxNewTokens(const EngineRequest& request) const {
                         static_cast<int64_t>(cache.num_total_blocks()) * cache.block_size());
   const auto prompt = static_cast<int64_t>(request.prompt.size());
   int64_t left = capacity - prompt;
-  if (request.default_length.has_value() && *request.default_length > prompt) {
-    left = std::min(left, *request.default_length - prompt);
+  const int64_t of_text = prompt - request.text_begin();
+  if (request.default_length.has_value() && *request.default_length > of_text) {
+    left = std::min(left, *request.default_length - of_text);
   }
+  if (request.source_positions > 0) left = std::min(left, request.max_written - of_text);
   return static_cast<int32_t>(std::max<int64_t>(left, 1));  // too long a prompt is Add's to refuse
 }
 
@@ -199,11 +202,11 @@ void RequestTable::OnSent(const Step& step, std::vector<RowRequest>& rows) {
   for (const SequenceId sequence : step.preempted) {
     ActiveRequest* const request = OwnerOf(sequence);
     if (request != nullptr)
-      request->AddEvent({.kind = RequestEvent::Kind::kPreempted, .time = now_});
+      request->record().AddEvent({.kind = RequestEvent::Kind::kPreempted, .time = now_});
   }
   for (const Segment& segment : step.segments) {
     const Place& place = places_.find(segment.sequence)->second;
-    RequestTimes& times = place.request->times();
+    RequestTimes& times = place.request->record().times;
     if (!times.started.has_value()) times.started = now_;
     if (segment.rows.empty()) continue;
     absl::Span<const TokenId> tokens;
@@ -218,18 +221,17 @@ void RequestTable::AddWork(SequenceId sequence, absl::Duration work) {
   ActiveRequest* const request = OwnerOf(sequence);
   if (request == nullptr) return;
   scheduler_->BillTime(request->request().tenant, absl::ToDoubleSeconds(work));
-  request->AddWork(work);
-  if (request->work() <= max_work_) return;
-  overworked_.emplace_back(sequence, TooMuchWork(request->work(), max_work_));
+  const absl::Duration all = request->record().work += work;
+  if (all > max_work_) overworked_.emplace_back(sequence, TooMuchWork(all, max_work_));
 }
 
 void RequestTable::SetBackpressured(RequestId id, bool backpressured) {
   const ActiveRequest* request = Find(id);
   if (request == nullptr) return;
   if (!backpressured) {
-    ForgetUnread(id);
-  } else if (const auto [it, added] = unread_.emplace(id, now_ + unread_timeout_); added) {
-    unread_timeouts_.emplace(it->second, id);
+    timeouts_.ForgetUnread(id);
+  } else {
+    timeouts_.SetUnread(id, now_ + unread_timeout_);
   }
   for (const SequenceId sequence : ScheduledOf(*request)) {
     if (!backpressured) {
@@ -281,7 +283,8 @@ void RequestTable::Apply(CommittedStep& step, std::vector<RequestId>& moved) {
     RowResult& row = step.rows[accepted.row];
     ActiveRequest& request = *found->second.request;
     if (moved.empty() || moved.back() != request.id()) moved.push_back(request.id());
-    if (!request.times().first_token.has_value()) request.times().first_token = now_;
+    RequestTimes& times = request.record().times;
+    if (!times.first_token.has_value()) times.first_token = now_;
     if (accepted.kind == RowKind::kPool) {
       if (!row.embedding.empty()) request.OnEmbedding(std::move(row.embedding));
       continue;

@@ -10,7 +10,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -19,6 +18,7 @@
 #include "orchestrator/engine/active_request.h"
 #include "orchestrator/engine/ledger.h"
 #include "orchestrator/engine/request.h"
+#include "orchestrator/engine/request_timeouts.h"
 #include "orchestrator/engine/service_rate.h"
 #include "orchestrator/pipeline/rows.h"
 #include "orchestrator/scheduler/scheduler.h"
@@ -77,8 +77,7 @@ class RequestTable {
   void ExpireUnread();
   // Fails every request whose deadline is `due` or earlier.
   void ExpireDeadlines(SteadyTime due, const absl::Status& status);
-  SteadyTime NextDeadline() const;
-  SteadyTime NextUnreadTimeout() const;
+  const RequestTimeouts& timeouts() const { return timeouts_; }
 
   // A step was committed, with these results. Searches go on at once, before the next step is
   // planned: they say which tokens their beams get. The rest waits for TellOfSteps().
@@ -96,9 +95,14 @@ class RequestTable {
   ActiveRequest* OwnerOf(SequenceId sequence);
   ActiveRequest* Find(RequestId id);
 
-  size_t size() const { return requests_.size(); }
-  int32_t num_waiting() const { return static_cast<int32_t>(waiting_.size()); }
-  uint64_t num_generated_tokens() const { return num_generated_tokens_; }
+  struct Counts {
+    size_t served = 0;              // requests with sequences
+    int32_t waiting = 0;            // for a scheduler
+    uint64_t generated_tokens = 0;  // ever
+  };
+  Counts counts() const {
+    return {requests_.size(), static_cast<int32_t>(waiting_.size()), num_generated_tokens_};
+  }
 
  private:
   // What an id stands for: a sequence that is returned, a live beam, or a text that a search asks
@@ -156,7 +160,6 @@ class RequestTable {
   // Records the end of a request that never had sequences.
   void RecordUnserved(const EngineRequest& request, const absl::Status& status);
   void ForgetDeadline(RequestId id, const EngineRequest& request);
-  void ForgetUnread(RequestId id);
 
   const int32_t max_waiting_;
   const absl::Duration unread_timeout_;
@@ -169,10 +172,7 @@ class RequestTable {
   std::map<RequestId, std::unique_ptr<ActiveRequest>> requests_;
   absl::flat_hash_map<SequenceId, Place> places_;  // of all sequences of requests_
   std::map<RequestId, Waiting> waiting_;           // in order of arrival
-  std::set<std::pair<SteadyTime, RequestId>> deadlines_;
-  // When those end whose clients do not read, both ways round.
-  std::map<RequestId, SteadyTime> unread_;
-  std::set<std::pair<SteadyTime, RequestId>> unread_timeouts_;
+  RequestTimeouts timeouts_;
   SteadyTime now_;
   ServiceRate rate_;
   std::vector<CommittedStep> committed_;  // in order

@@ -3,20 +3,27 @@
 #include <utility>
 
 #include "kernels/check.h"
+#include "orchestrator/pipeline/step_messages.h"
 #include "services/messages/sampling_message.h"
 
 namespace sluice {
 
 void SamplerPlans::SetMessage(uint64_t epoch, const Step& step, absl::Span<const RowRequest> rows,
                               v1::StageRunRequest& request) {
-  request.mutable_execute()->set_epoch(epoch);
-  request.mutable_execute()->set_step_id(step.id);
+  SetStep(epoch, step, *request.mutable_execute());
   v1::SamplerExecute& execute = *request.mutable_execute()->mutable_sampler();
   execute.Clear();
   DropEnded(step, execute);
   if (++num_messages_ % kForgottenAfter == 0) Sweep(execute);
   execute.mutable_rows()->Reserve(static_cast<int>(rows.size()));
   for (const RowRequest& row : rows) AddRow(row, execute);
+  int index = 0;
+  for (const Segment& segment : step.segments) {
+    for (size_t row = 0; row < segment.rows.size(); ++row, ++index) {
+      if (segment.adapter_slot < 0 || index >= execute.rows_size()) continue;
+      execute.mutable_rows(index)->set_adapter_slot(segment.adapter_slot);
+    }
+  }
 }
 
 // Beams come and go with every step: none is to be kept for long.

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "services/model/adapter_id.h"
 
 namespace sluice {
 namespace {
@@ -27,6 +28,16 @@ void AddChosen(const ChosenBy& chosen, int32_t index, v1::EmbeddingExecute& exec
   run.set_count(1);
 }
 
+// Turns absolute positions into those of a source and of the text behind it.
+void CountBySide(const Segment& segment, int32_t* positions) {
+  const int32_t begin = FilledSource(segment.source_positions);
+  for (size_t i = 0; i < segment.tokens.size(); ++i) {
+    const int32_t position = positions[i];
+    positions[i] = position >= begin ? position - begin
+                                     : -1 - std::min(position, segment.source_positions - 1);
+  }
+}
+
 // Where a segment has tokens of type 1.
 void AddTypes(const Step& step, v1::EmbeddingExecute& execute) {
   const auto has_types = [](const Segment& segment) {
@@ -37,6 +48,16 @@ void AddTypes(const Step& step, v1::EmbeddingExecute& execute) {
   for (const Segment& segment : step.segments) {
     for (int32_t i = 0; i < static_cast<int32_t>(segment.tokens.size()); ++i) {
       execute.add_token_types(segment.first_position + i >= segment.second_type_from ? 1 : 0);
+    }
+  }
+}
+
+void AddAdapterSlots(const Step& step, v1::EmbeddingExecute& execute) {
+  const auto has_adapter = [](const Segment& segment) { return segment.adapter_slot >= 0; };
+  if (std::none_of(step.segments.begin(), step.segments.end(), has_adapter)) return;
+  for (const Segment& segment : step.segments) {
+    for (size_t i = 0; i < segment.tokens.size(); ++i) {
+      execute.add_adapter_slots(segment.adapter_slot);
     }
   }
 }
@@ -59,9 +80,20 @@ void SetError(const v1::SampledRow& row, RowResult& result) {
 
 }  // namespace
 
+void SetStep(uint64_t epoch, const Step& step, v1::StageExecute& execute) {
+  execute.set_epoch(epoch);
+  execute.set_step_id(step.id);
+  execute.clear_adapters();
+  for (const AdapterChange& change : step.adapters) {
+    v1::AdapterSlot& adapter = *execute.add_adapters();
+    adapter.set_slot(change.slot);
+    adapter.set_id(change.adapter);
+    adapter.set_folder(FolderOfAdapter(change.adapter));
+  }
+}
+
 void SetEmbeddingMessage(uint64_t epoch, const Step& step, v1::StageRunRequest& request) {
-  request.mutable_execute()->set_epoch(epoch);
-  request.mutable_execute()->set_step_id(step.id);
+  SetStep(epoch, step, *request.mutable_execute());
   v1::EmbeddingExecute& execute = *request.mutable_execute()->mutable_embedding();
   execute.Clear();
   const int32_t num_tokens = step.num_tokens();
@@ -75,14 +107,15 @@ void SetEmbeddingMessage(uint64_t epoch, const Step& step, v1::StageRunRequest& 
     const auto count = static_cast<int32_t>(segment.tokens.size());
     std::copy_n(segment.tokens.data(), count, token_ids + index);
     std::iota(positions + index, positions + index + count, segment.first_position);
+    if (segment.source_positions > 0) CountBySide(segment, positions + index);
     index += count;
   }
   AddTypes(step, execute);
+  AddAdapterSlots(step, execute);
 }
 
 void SetShardMessage(uint64_t epoch, const Step& step, v1::StageRunRequest& request) {
-  request.mutable_execute()->set_epoch(epoch);
-  request.mutable_execute()->set_step_id(step.id);
+  SetStep(epoch, step, *request.mutable_execute());
   v1::ShardExecute& execute = *request.mutable_execute()->mutable_shard();
   execute.Clear();
   execute.set_after_idle(step.after_idle);
@@ -107,6 +140,8 @@ void SetShardMessage(uint64_t epoch, const Step& step, v1::StageRunRequest& requ
     message.set_num_positions(static_cast<int32_t>(segment.tokens.size()));
     message.set_sequence_length(segment.sequence_length);
     message.set_first_block(segment.first_block);
+    message.set_source_positions(segment.source_positions);
+    if (segment.adapter_slot >= 0) message.set_adapter_slot(segment.adapter_slot);
     if (!segment.blocks.empty()) {
       message.mutable_blocks()->Add(segment.blocks.begin(), segment.blocks.end());
     }

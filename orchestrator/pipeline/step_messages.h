@@ -11,6 +11,9 @@
 
 namespace sluice {
 
+// What a step's plans have in common: its number, its epoch, and what is in adapters' slots.
+void SetStep(uint64_t epoch, const Step& step, v1::StageExecute& execute);
+
 // Make `request` the message of a step. What it was is dropped, and its memory is used again: a step
 // is much like the one before. For the sampler's see sampler_plans.h.
 void SetEmbeddingMessage(uint64_t epoch, const Step& step, v1::StageRunRequest& request);

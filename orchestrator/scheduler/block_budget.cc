@@ -94,7 +94,11 @@ BlockBudget::CachedPrefix BlockBudget::TakePrefix(SequenceState& sequence) {
   if (sequence.spec.score_prompt && sequence.num_scored < sequence.num_prompt() - 1) {
     most = std::min(most, sequence.num_scored);
   }
-  const PrefixDomain domain = options_.DomainOf(sequence.spec.cache_salt, sequence.num_tokens());
+  const PrefixDomain domain =
+      options_.DomainOf(sequence.spec.cache_salt, sequence.spec.adapter, sequence.num_tokens());
+  // Of a source all or nothing is taken over.
+  const int32_t filled = FilledSource(sequence.spec.source_positions);
+  if (filled > 0 && kv_cache_.CountKnown(domain, sequence.tokens) < filled) most = 0;
   return {.num_positions = kv_cache_.Begin(id, domain, sequence.tokens, most)};
 }
 
@@ -112,7 +116,7 @@ void BlockBudget::CountPrefix(SequenceState& sequence, const CachedPrefix& prefi
 int32_t BlockBudget::NumToCompute(const SequenceSpec& spec) const {
   const auto num_tokens = static_cast<int32_t>(spec.prompt.size() + spec.resumed_tokens.size());
   if (!spec.use_prefix_cache || spec.score_prompt) return num_tokens;
-  const PrefixDomain domain = options_.DomainOf(spec.cache_salt, num_tokens);
+  const PrefixDomain domain = options_.DomainOf(spec.cache_salt, spec.adapter, num_tokens);
   return num_tokens - kv_cache_.CountKnown(domain, spec.prompt);
 }
 
@@ -154,7 +158,7 @@ void BlockBudget::Reserve(SequenceState& sequence, int32_t num_positions) {
 bool BlockBudget::RunFork(const SequenceState& from, SequenceState& to, int32_t num_positions) {
   const Tenant& tenant = *from.tenant;
   if (num_positions < 1 || !table_.has_free_slot() ||
-      tenant.num_running >= tenant.policy.max_running_sequences ||
+      tenant.num_running >= tenant.policy.max_running_sequences || !table_.HasAdapterSlot(to) ||
       !options_.ShareKeys(from.num_tokens(), to.num_tokens())) {
     return false;
   }

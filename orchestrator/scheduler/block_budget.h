@@ -37,7 +37,7 @@ class BlockBudget {
   // Makes a waiting sequence run, with blocks for all the tokens it has, so that a prompt in
   // progress never runs out of blocks. Preempts sequences of lower priority, and those of tenants
   // with more than their share of the slots while its own has less. False, with nothing changed:
-  // there is no room.
+  // there is no room. REQUIRES: StateTable::HasAdapterSlot.
   bool Admit(SequenceState& sequence);
   // Gives a running sequence blocks to write its positions up to `num_positions` into; preempts
   // sequences behind it. False: there is no room.

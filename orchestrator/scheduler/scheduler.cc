@@ -14,7 +14,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, const KvCacheOptions& kv_c
       own_tenants_(options_.tenants == nullptr ? std::make_unique<Tenants>(options_.tenant_policies)
                                                : nullptr),
       tenants_(own_tenants_ == nullptr ? *options_.tenants : *own_tenants_),
-      table_(options_.num_slots(), tenants_),
+      table_(options_.num_slots(), tenants_, options_.num_adapter_slots),
       admission_(options_, tenants_, table_),
       budget_(options_, kv_cache_, table_, flights_, admission_),
       builder_(options_, kv_cache_, table_, flights_, admission_, budget_),
@@ -42,6 +42,7 @@ void Scheduler::Reset() {
   flights_.Clear();
   budget_.TakeCopies();
   budget_.TakeStateCopies();
+  table_.adapters().ForgetTold();
   while (!table_.running().empty()) {
     budget_.ReleaseAndRequeue(*table_.running().begin()->second, RecomputeReason::kLoss);
   }
@@ -64,6 +65,7 @@ std::vector<SequenceId> Scheduler::ResetWithBlocks(int32_t num_blocks, int32_t n
 
 void Scheduler::AbandonSteps() {
   kv_cache_.ForgetToldTables();
+  table_.adapters().ForgetTold();
   was_idle_ = true;
   if (flights_.empty()) return;
   const StepId first_lost = flights_.oldest_id();

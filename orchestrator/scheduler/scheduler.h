@@ -180,7 +180,6 @@ class Scheduler {
   SchedulerStatistics statistics() const;
   const SchedulerOptions& options() const { return options_; }
   const KvCache& kv_cache() const { return kv_cache_; }
-  const Tenants& tenants() const { return tenants_; }
 
   // OK, or INTERNAL describing the first disagreement between sequences, queues, steps in flight
   // and blocks. O(everything): for tests, and for servers at leisure.

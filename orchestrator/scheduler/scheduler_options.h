@@ -27,6 +27,8 @@ struct SchedulerOptions {
   // Further steps that may be in flight, with sequences that are in flight already: with tokens
   // that are not known yet, or with the next chunk of a prompt. At most 63.
   int32_t steps_ahead = 0;
+  // Adapters that running sequences have at a time, at most; 0: sequences have none.
+  int32_t num_adapter_slots = 0;
   // For models whose keys depend on the length of their sequence: the largest length whose keys are
   // those of `length`. Lengths for which it differs cannot use each other's keys. Empty: all
   // lengths have the same keys.
@@ -47,9 +49,9 @@ struct SchedulerOptions {
     return !rope_length_class || rope_length_class(length) == rope_length_class(other_length);
   }
   // Whose computed blocks a sequence of `length` tokens may use.
-  PrefixDomain DomainOf(const std::string& salt, int32_t length) const {
+  PrefixDomain DomainOf(const std::string& salt, const std::string& adapter, int32_t length) const {
     return {.salt = salt,
-            .adapter = "",
+            .adapter = adapter,
             .length_like = rope_length_class ? rope_length_class(length) : 0};
   }
 };

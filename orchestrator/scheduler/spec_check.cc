@@ -26,6 +26,9 @@ absl::Status Scheduler::CheckSpec(const SequenceSpec& spec) const {
         "the ", spec.resumed_tokens.size(), " resumed tokens have ended the sequence already (",
         FinishReasonName(*reason), "; max_new_tokens is ", spec.max_new_tokens, ")"));
   }
+  if (!spec.adapter.empty() && options_.num_adapter_slots == 0) {
+    return absl::InvalidArgumentError("the sequence has an adapter; there are no slots for any");
+  }
   if (absl::Status status = CheckSize(spec); !status.ok()) return status;
   if (spec.in_one_piece && (spec.max_new_tokens > 0 || spec.use_prefix_cache)) {
     return absl::InvalidArgumentError(
@@ -36,6 +39,18 @@ absl::Status Scheduler::CheckSpec(const SequenceSpec& spec) const {
         "a text of ", spec.prompt.size(), " tokens is computed in one step, which has room for ",
         options_.max_tokens_per_step, " (--max_step_tokens)"));
   }
+  const int32_t filled = FilledSource(spec.source_positions);
+  if (spec.source_positions < 0 || (filled > 0 && std::ssize(spec.prompt) <= filled)) {
+    return absl::InvalidArgumentError(absl::StrCat("a source of ", spec.source_positions,
+                                                   " positions in a prompt of ", spec.prompt.size(),
+                                                   "; a text begins behind it"));
+  }
+  if (filled > options_.max_tokens_per_step) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a source of ", spec.source_positions,
+        " tokens is computed in one step, which has room for ",
+        options_.max_tokens_per_step / kSourceUnit * kSourceUnit, " (--max_step_tokens)"));
+  }
   if (!spec.prompt_of.has_value()) return absl::OkStatus();
   const SequenceState* sibling = table_.Find(*spec.prompt_of);
   if (sibling != nullptr &&
@@ -43,6 +58,10 @@ absl::Status Scheduler::CheckSpec(const SequenceSpec& spec) const {
                   sibling->tokens.begin() + sibling->num_prompt())) {
     return absl::InvalidArgumentError(absl::StrCat("prompt_of names sequence ", *spec.prompt_of,
                                                    ", whose prompt is another one"));
+  }
+  if (sibling != nullptr && sibling->spec.adapter != spec.adapter) {
+    return absl::InvalidArgumentError(absl::StrCat("prompt_of names sequence ", *spec.prompt_of,
+                                                   ", whose adapter is another one"));
   }
   return absl::OkStatus();
 }

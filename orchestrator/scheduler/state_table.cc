@@ -1,5 +1,6 @@
 #include "orchestrator/scheduler/state_table.h"
 
+#include <string>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -67,6 +68,7 @@ void StateTable::Run(SequenceState& sequence) {
   SLUICE_CHECK(sequence.state == State::kNew || sequence.state == State::kWaiting);
   if (sequence.state == State::kWaiting) queue_.Erase(sequence);
   sequence.state = State::kRunning;
+  adapters_.Acquire(sequence.spec.adapter, sequence.position.serial + 1);
   CountRunning(sequence, 1);
   running_.emplace(sequence.position, &sequence);
 }
@@ -80,6 +82,7 @@ void StateTable::Requeue(SequenceState& sequence) {
   SLUICE_CHECK(sequence.is_running());
   if (sequence.awaits_choice) --num_awaiting_;
   running_.erase(sequence.position);
+  adapters_.Release(sequence.spec.adapter);
   CountRunning(sequence, -1);
   if (sequence.paused || sequence.awaits_choice) {
     sequence.state = State::kParked;
@@ -95,6 +98,7 @@ void StateTable::SetPaused(SequenceState& sequence, bool paused) {
   if (!paused) return Unpark(sequence);
   if (sequence.state != State::kWaiting) return;
   queue_.Erase(sequence);
+  adapters_.ForgetWaiter(sequence.position.serial + 1);
   sequence.state = State::kParked;
   ++num_parked_;
 }
@@ -117,10 +121,12 @@ void StateTable::Erase(SequenceState& sequence) {
       break;
     case State::kWaiting:
       queue_.Erase(sequence);
+      adapters_.ForgetWaiter(sequence.position.serial + 1);
       break;
     case State::kRunning:
       if (sequence.awaits_choice) --num_awaiting_;
       running_.erase(sequence.position);
+      adapters_.Release(sequence.spec.adapter);
       CountRunning(sequence, -1);
       break;
     case State::kParked:
@@ -142,6 +148,11 @@ absl::Status BrokenSequence(const SequenceState& sequence, absl::string_view wha
 absl::Status StateTable::CheckIntegrity() const {
   if (absl::Status status = CheckCounts(); !status.ok()) return status;
   if (absl::Status status = CheckLists(); !status.ok()) return status;
+  absl::flat_hash_map<std::string, int32_t> adapters;
+  for (const auto& [position, sequence] : running_) {
+    if (!sequence->spec.adapter.empty()) ++adapters[sequence->spec.adapter];
+  }
+  if (absl::Status status = adapters_.CheckIntegrity(adapters); !status.ok()) return status;
   return CheckShares();
 }
 

@@ -17,6 +17,7 @@
 #include "absl/container/node_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "orchestrator/scheduler/adapter_slots.h"
 #include "orchestrator/scheduler/sequence_state.h"
 #include "orchestrator/scheduler/tenants.h"
 #include "orchestrator/scheduler/waiting_queue.h"
@@ -27,8 +28,9 @@ class StateTable {
  public:
   // At most `num_slots` sequences run at a time. Borrows the tenants, and counts the sequences in
   // their accounts.
-  StateTable(int64_t num_slots, Tenants& tenants)
-      : num_slots_(num_slots), tenants_(tenants), queue_(tenants) {}
+  // `num_adapter_slots`: of adapters that running sequences have at a time.
+  StateTable(int64_t num_slots, Tenants& tenants, int32_t num_adapter_slots = 0)
+      : num_slots_(num_slots), tenants_(tenants), adapters_(num_adapter_slots), queue_(tenants) {}
   // Takes its sequences out of the tenants' accounts.
   ~StateTable();
 
@@ -51,7 +53,12 @@ class StateTable {
 
   // kNew to kWaiting.
   void Enqueue(SequenceState& sequence);
-  // kNew or kWaiting to kRunning. REQUIRES: has_free_slot().
+  // Whether there is a slot for the adapter of a sequence that is not running.
+  bool HasAdapterSlot(const SequenceState& sequence) {
+    return adapters_.MayRun(sequence.spec.adapter, sequence.position.serial + 1,
+                            sequence.last_step > 0);
+  }
+  // kNew or kWaiting to kRunning. REQUIRES: has_free_slot(), HasAdapterSlot().
   void Run(SequenceState& sequence);
   // kRunning to kWaiting, or to kParked where it is paused or awaits a choice.
   void Requeue(SequenceState& sequence);
@@ -68,6 +75,8 @@ class StateTable {
 
   WaitingQueue& queue() { return queue_; }
   const WaitingQueue& queue() const { return queue_; }
+  AdapterSlots& adapters() { return adapters_; }
+  const AdapterSlots& adapters() const { return adapters_; }
   // In serving order.
   const SequenceList& running() const { return running_; }
   const absl::node_hash_map<SequenceId, SequenceState>& all() const { return sequences_; }
@@ -91,6 +100,7 @@ class StateTable {
   Tenants& tenants_;
   absl::node_hash_map<SequenceId, SequenceState> sequences_;  // owns; the lists borrow
   absl::node_hash_map<const Tenant*, TenantShare> shares_;    // of tenants with sequences here
+  AdapterSlots adapters_;                                     // of running sequences
   WaitingQueue queue_;
   SequenceList running_;
   uint64_t num_added_ = 0;

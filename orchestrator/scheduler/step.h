@@ -8,6 +8,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "orchestrator/kv_cache/types.h"
+#include "orchestrator/scheduler/adapter_slots.h"
 #include "orchestrator/scheduler/sequence.h"
 
 namespace sluice {
@@ -59,6 +60,8 @@ struct Segment {
   // included.
   int32_t sequence_length = 0;
   int32_t second_type_from = kNoSecondType;  // SequenceSpec's
+  int32_t source_positions = 0;              // SequenceSpec's
+  int32_t adapter_slot = -1;                 // of its adapter; -1: it has none
   // Its block table from first_block on; the whole table covers at least [0, first_position + T).
   // The blocks before first_block are those that earlier steps have sent; so are all where this is
   // empty.
@@ -72,6 +75,8 @@ struct Segment {
 // One pass through the pipeline. A sequence has at most one segment in it.
 struct Step {
   StepId id = 0;
+  // What is in adapters' slots from this step on; the others stay as they are.
+  std::vector<AdapterChange> adapters;
   // Sequences whose block tables have ended. Applied before the segments, which may begin new ones.
   std::vector<SequenceId> ended;
   // Sequences that lost their blocks to others since the step before.

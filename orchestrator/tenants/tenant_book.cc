@@ -32,6 +32,11 @@ bool TenantBook::SeesAllRequests(const std::string& tenant) const {
   return rules_.Of(tenant).sees_all_requests;
 }
 
+bool TenantBook::LoadsAdapters(const std::string& tenant) const {
+  absl::MutexLock lock(&mutex_);
+  return rules_.Of(tenant).loads_adapters;
+}
+
 // The number of bytes before the tenant keeps names and salts apart, whatever they contain.
 std::string TenantBook::CacheDomain(const std::string& tenant,
                                     const std::string& cache_salt) const {

@@ -34,6 +34,8 @@ class TenantBook {
 
   // Whether it may be told of other tenants' requests.
   bool SeesAllRequests(const std::string& tenant) const;
+  // Whether it may load and unload adapters.
+  bool LoadsAdapters(const std::string& tenant) const;
 
   // Among which requests the prefixes are shared that the server keeps: those of one tenant with
   // the same cache_salt ("": none). With a salt, also those of other tenants, where the rules of

@@ -39,7 +39,7 @@ absl::StatusOr<TenantRule> ReadRule(const nlohmann::json& parent, const std::str
   absl::Status status =
       CheckNames(entry, source, prefix,
                  {"weight", "priorities", "max_running_sequences", "max_waiting_sequences",
-                  "sees_all_requests", "shares_prefixes"});
+                  "sees_all_requests", "loads_adapters", "shares_prefixes"});
   if (!status.ok()) return status;
   JsonFields fields(source, entry, prefix);
   TenantPolicy& policy = rule.policy;
@@ -51,6 +51,7 @@ absl::StatusOr<TenantRule> ReadRule(const nlohmann::json& parent, const std::str
   policy.max_waiting_sequences =
       fields.OptionalInt("max_waiting_sequences", 0, kMost).value_or(policy.max_waiting_sequences);
   rule.sees_all_requests = fields.Bool("sees_all_requests").value_or(rule.sees_all_requests);
+  rule.loads_adapters = fields.Bool("loads_adapters").value_or(rule.loads_adapters);
   rule.shares_prefixes = fields.Bool("shares_prefixes").value_or(rule.shares_prefixes);
   if (const auto priorities = fields.IntOrList("priorities", -kMost, kMost)) {
     rule.priorities.assign(priorities->begin(), priorities->end());

@@ -26,6 +26,7 @@ struct TenantRule {
   TenantPolicy policy;
   std::vector<int32_t> priorities = {0};  // that it may ask for
   bool sees_all_requests = false;         // in `sluice status`, where callers show who they are
+  bool loads_adapters = false;            // may load and unload them, from any folder
   // Its requests with a cache_salt share kept prefixes with those of other tenants of which this is
   // true too.
   bool shares_prefixes = false;
@@ -42,7 +43,7 @@ struct TenantRules {
 
 // `source` names the file in messages. INVALID_ARGUMENT naming field, value and what is accepted,
 // unknown fields included: max_slowdown from 1 to 1000, weight from 0.001 to 1000, limits from 1
-// (waiting: 0), priorities a list of integers, sees_all_requests and shares_prefixes
+// (waiting: 0), priorities a list of integers, sees_all_requests, loads_adapters and shares_prefixes
 // true or false.
 absl::StatusOr<TenantRules> ParseTenantRules(const std::string& text, const std::string& source);
 

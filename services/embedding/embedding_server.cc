@@ -5,8 +5,8 @@
 
 #include "services/embedding/embedding_stage.h"
 #include "services/embedding/embedding_table.h"
+#include "services/model/adapter_library.h"
 #include "services/model/memory_plan.h"
-#include "services/model/open_adapter.h"
 #include "services/stage/stage_service.h"
 
 namespace sluice {
@@ -14,6 +14,7 @@ namespace {
 
 struct Parts {
   std::optional<EmbeddingTable> table;
+  std::optional<AdapterLibrary> adapters;
   std::optional<EmbeddingStage> stage;
   std::optional<StageService> service;
 };
@@ -21,8 +22,7 @@ struct Parts {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ModelServer>> StartEmbeddingServer(const ModelServerOptions& options,
-                                                                  Dialer* dialer,
-                                                                  const std::string& adapter) {
+                                                                  Dialer* dialer) {
   absl::StatusOr<std::unique_ptr<ModelServer>> server =
       ModelServer::Open(options, Role::kEmbedding);
   if (!server.ok()) return server.status();
@@ -49,14 +49,9 @@ absl::StatusOr<std::unique_ptr<ModelServer>> StartEmbeddingServer(const ModelSer
       EmbeddingTable::Load(config, opened.weights(), options.weights, opened.backend());
   if (!table.ok()) return table.status();
   parts->table.emplace(*std::move(table));
-  if (!adapter.empty()) {
-    absl::StatusOr<AdapterSource> source = OpenAdapter(adapter, options.model, config);
-    if (!source.ok()) return source.status();
-    parts->table->LoadAdapter(0, std::make_shared<const AdapterSource>(*std::move(source)));
-    parts->table->UseAdapter(0);
-  }
   if (status = opened.Identify(); !status.ok()) return status;
-  parts->stage.emplace(&*parts->table, &opened.backend(), dialer);
+  parts->adapters.emplace(options.model, config);
+  parts->stage.emplace(&*parts->table, &*parts->adapters, &opened.backend(), dialer);
   parts->service.emplace(opened.model(), &*parts->stage, opened.progress());
   status = opened.Serve(parts, {&*parts->service}, v1::StageService::service_full_name());
   if (!status.ok()) return status;

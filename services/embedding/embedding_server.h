@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "absl/status/statusor.h"
 #include "services/model_server/model_server.h"
@@ -11,9 +10,7 @@
 namespace sluice {
 
 // Borrows the dialer, with which it reaches the next stage. Errors of loading and of Server::Start.
-// `adapter`: PEFT folder, with which all sequences are computed; empty: none.
 absl::StatusOr<std::unique_ptr<ModelServer>> StartEmbeddingServer(const ModelServerOptions& options,
-                                                                  Dialer* dialer,
-                                                                  const std::string& adapter = "");
+                                                                  Dialer* dialer);
 
 }  // namespace sluice

@@ -5,12 +5,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "services/common/status.h"
+#include "services/stage/stage_adapters.h"
 
 namespace sluice {
 
 EmbeddingSession::EmbeddingSession(const StageOpening& opening, EmbeddingTable& table,
-                                   Backend& backend, StagePeers peers)
+                                   AdapterLibrary& adapters, Backend& backend, StagePeers peers)
     : table_(table),
+      adapters_(adapters),
       on_step_(opening.on_step),
       port_(opening.open, opening.stream,
             {.wiring = opening.wiring,
@@ -18,6 +20,7 @@ EmbeddingSession::EmbeddingSession(const StageOpening& opening, EmbeddingTable& 
              .peers = std::move(peers)}) {}
 
 absl::Status EmbeddingSession::Serve() {
+  table_.DropAdapters();
   absl::Status status = port_.Open();
   while (status.ok()) {
     absl::StatusOr<v1::StageExecute> plan = port_.NextPlan();
@@ -37,14 +40,25 @@ absl::Status EmbeddingSession::Execute(v1::StageExecute& step) {
     return absl::InvalidArgumentError(absl::StrCat(plan.token_ids_size(), " token ids with ",
                                                    plan.token_types_size(), " token types"));
   }
-  absl::Status status = FillIn(step.step_id(), plan);
+  if (!plan.adapter_slots().empty() && plan.adapter_slots_size() != plan.token_ids_size()) {
+    return absl::InvalidArgumentError(absl::StrCat(plan.token_ids_size(), " token ids with ",
+                                                   plan.adapter_slots_size(), " adapter slots"));
+  }
+  absl::Status status = TakeAdapters(
+      step, adapters_,
+      [&](int slot, std::shared_ptr<const AdapterSource> source) {
+        table_.LoadAdapter(slot, std::move(source));
+        return absl::OkStatus();
+      },
+      [&](int slot) { table_.DropAdapter(slot); });
+  if (status.ok()) status = FillIn(step.step_id(), plan);
   if (!status.ok()) return status;
   const SteadyTime began = SteadyTime::Now();
   const ProgressWatch::Work work(progress(), "step", plan.token_ids_size());
   status = port_.rows().Resize(plan.token_ids_size());
   if (status.ok()) {
-    status = table_.Embed(plan.token_ids(), plan.positions(), /*slots=*/{}, port_.rows().view(),
-                          plan.token_types());
+    status = table_.Embed(plan.token_ids(), plan.positions(), plan.adapter_slots(),
+                          port_.rows().view(), plan.token_types());
   }
   if (!status.ok()) return status;
   const std::vector<uint64_t> computed = ComputedFor(plan);

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "kernels/backend.h"
 #include "services/embedding/embedding_table.h"
+#include "services/model/adapter_library.h"
 #include "services/stage/stage.h"
 #include "services/stage/stage_port.h"
 #include "services/stage/stage_worker.h"
@@ -18,9 +19,9 @@ namespace sluice {
 
 class EmbeddingSession final : public StageSession {
  public:
-  // Borrows table, backend and what the peers borrow.
-  EmbeddingSession(const StageOpening& opening, EmbeddingTable& table, Backend& backend,
-                   StagePeers peers);
+  // Borrows table, adapters, backend and what the peers borrow.
+  EmbeddingSession(const StageOpening& opening, EmbeddingTable& table, AdapterLibrary& adapters,
+                   Backend& backend, StagePeers peers);
 
   void AddPlan(v1::StageRunRequest request) override { port_.AddPlan(std::move(request)); }
   void Run() override { port_.Finish(Serve()); }
@@ -36,6 +37,7 @@ class EmbeddingSession final : public StageSession {
   std::vector<uint64_t> ComputedFor(const v1::EmbeddingExecute& plan);
 
   EmbeddingTable& table_;
+  AdapterLibrary& adapters_;
   const std::function<void()> on_step_;
   StagePort port_;
 };

@@ -17,7 +17,7 @@ absl::StatusOr<std::shared_ptr<StageSession>> EmbeddingStage::MakeSession(
   absl::StatusOr<std::shared_ptr<grpc::Channel>> sampler = dialer_.Dial(address, Role::kSampler);
   if (!sampler.ok()) return sampler.status();
   return std::make_shared<EmbeddingSession>(
-      opening, table_, backend_,
+      opening, table_, adapters_, backend_,
       StagePeers{.next_stage = *std::move(next_stage),
                  .ring = &ring_,
                  .sampler = *std::move(sampler),

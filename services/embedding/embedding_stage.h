@@ -5,6 +5,7 @@
 
 #include "kernels/backend.h"
 #include "services/embedding/embedding_table.h"
+#include "services/model/adapter_library.h"
 #include "services/rows/row_ring.h"
 #include "services/rpc/transport.h"
 #include "services/stage/stage.h"
@@ -14,8 +15,12 @@ namespace sluice {
 class EmbeddingStage final : public Stage {
  public:
   // Borrows everything.
-  EmbeddingStage(EmbeddingTable* table, Backend* backend, Dialer* dialer)
-      : table_(*table), backend_(*backend), dialer_(*dialer), ring_(*backend, table->row_width()) {}
+  EmbeddingStage(EmbeddingTable* table, AdapterLibrary* adapters, Backend* backend, Dialer* dialer)
+      : table_(*table),
+        adapters_(*adapters),
+        backend_(*backend),
+        dialer_(*dialer),
+        ring_(*backend, table->row_width()) {}
 
   Role role() const override { return Role::kEmbedding; }
   bool TakesRows() const override { return false; }
@@ -24,6 +29,7 @@ class EmbeddingStage final : public Stage {
 
  private:
   EmbeddingTable& table_;
+  AdapterLibrary& adapters_;  // touched by the worker's thread alone, as the ring
   Backend& backend_;
   Dialer& dialer_;
   RowRing ring_;  // touched by the worker's thread alone

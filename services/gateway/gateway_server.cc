@@ -15,6 +15,7 @@
 #include "services/gateway/json/json_text.h"
 #include "services/gateway/kserve/kserve_api.h"
 #include "services/gateway/models/path_error.h"
+#include "services/gateway/openai/adapter_paths.h"
 #include "services/gateway/openai/embedding_paths.h"
 #include "services/gateway/openai/error.h"
 #include "services/gateway/openai/openai_api.h"
@@ -153,6 +154,7 @@ void GatewayServer::AddRoutes(ServedModel& model) {
   openai::AddRoutes(router, context);
   openai::AddTextRoutes(router, context);
   openai::AddEmbeddingRoutes(router, context);
+  openai::AddAdapterRoutes(router, context);
   anthropic::AddRoutes(router, context);
   AddBatchRoutes(router, context, [this] { return batches_.get(); });
   kserve::AddRoutes(router, context);

@@ -34,15 +34,19 @@ bool IsAccepted(const StoredType& type, const char* accepted) {
          type.dtype == DType::kBF16;
 }
 
-// A vector may be stored as [N] or as [N, 1]: the same bytes.
-bool HasShape(const StoredTensor& tensor, MatrixShape expected) {
+// A vector may be stored as [N] or as [N, 1], in GGUF files also as a matrix of as many: the same bytes.
+bool HasShape(const StoredTensor& tensor, MatrixShape expected, bool takes_matrices) {
   const std::vector<uint64_t>& shape = tensor.shape;
   if (expected.matrices > 0) {
     return shape == std::vector<uint64_t>{static_cast<uint64_t>(expected.matrices),
                                           static_cast<uint64_t>(expected.rows / expected.matrices),
                                           static_cast<uint64_t>(expected.columns)};
   }
-  if (shape.empty() || shape[0] != static_cast<uint64_t>(expected.rows)) return false;
+  const auto rows = static_cast<uint64_t>(expected.rows);
+  if (takes_matrices && expected.columns == 1 && shape.size() == 2 && shape[0] > 0) {
+    return rows % shape[0] == 0 && rows / shape[0] == shape[1];
+  }
+  if (shape.empty() || shape[0] != rows) return false;
   if (shape.size() == 1) return expected.columns == 1;
   return shape.size() == 2 && shape[1] == static_cast<uint64_t>(expected.columns);
 }
@@ -283,7 +287,7 @@ absl::StatusOr<Checkpoint::Location> Checkpoint::LocateChecked(const std::string
                                             MatrixShapeText(expected), " is missing"));
   }
   const StoredTensor& tensor = *found.tensor;
-  if (!HasShape(tensor, expected)) {
+  if (!HasShape(tensor, expected, is_gguf_)) {
     return absl::InvalidArgumentError(
         absl::StrCat(found.file->path(), ": tensor \"", name, "\" has shape ",
                      ShapeText(tensor.shape), "; accepted: ", MatrixShapeText(expected),

@@ -11,6 +11,7 @@
 #include "kernels/affine_word.h"
 #include "kernels/check.h"
 #include "kernels/dtype.h"
+#include "kernels/fp4.h"
 #include "services/model/gguf/gguf_blocks.h"
 #include "services/model/published/fp4.h"
 
@@ -61,18 +62,17 @@ AffineBlock FromQ8_0(const std::byte* block) {
   return found;
 }
 
-// Twice each number is a whole one.
-AffineBlock FromMxFp4(const std::byte* block) {
-  constexpr uint32_t kZero = 12;
-  AffineBlock found{.scale = Fp4BlockScale(ByteAt(block)) / 2, .zero = kZero};
-  std::array<float, kBlock> doubled;  // those of a byte's halves are neighbours
-  DecodeFp4(block + 1, kBlock, 2, doubled.data());
-  for (int64_t j = 0; j < kBlock / 2; ++j) {
-    found.numbers[j] = static_cast<uint8_t>(kZero + static_cast<int>(doubled[2 * j]));
-    found.numbers[j + kBlock / 2] =
-        static_cast<uint8_t>(kZero + static_cast<int>(doubled[2 * j + 1]));
+constexpr std::string_view kMxFp4Name = "MXFP4";
+
+// A block as a group of MXFP4: the lower halves of its bytes come before the upper ones.
+void WriteFp4Group(const std::byte* block, std::byte* out) {
+  *out++ = *block++;
+  for (const int shift : {0, 4}) {
+    for (int64_t j = 0; j < kBlock / 2; j += 2) {
+      *out++ = static_cast<std::byte>((ByteAt(block + j) >> shift & 15) |
+                                      (ByteAt(block + j + 1) >> shift & 15) << 4);
+    }
   }
-  return found;
 }
 
 struct AffineType {
@@ -81,7 +81,7 @@ struct AffineType {
   AffineBlock (*read)(const std::byte* block);
 };
 constexpr AffineType kAffineTypes[] = {
-    {"Q4_0", 4, FromQ4_0}, {"Q5_0", 5, FromQ5_0}, {"Q8_0", 8, FromQ8_0}, {"MXFP4", 5, FromMxFp4}};
+    {"Q4_0", 4, FromQ4_0}, {"Q5_0", 5, FromQ5_0}, {"Q8_0", 8, FromQ8_0}};
 
 const AffineType* FindAffineType(std::string_view name) {
   const auto* found = std::find_if(std::begin(kAffineTypes), std::end(kAffineTypes),
@@ -167,6 +167,7 @@ class GgufMatrix final : public PublishedMatrix {
                         absl::Span<std::byte> out) const override;
   bool IsReadableAs(WeightFormat format) const override {
     const WeightFormatTraits& traits = TraitsOf(format);
+    if (format == WeightFormat::kMxFp4) return type_.name == kMxFp4Name;
     if (HasTwoLevelScales(format)) {
       return two_level_ != nullptr && two_level_->bits <= traits.bits &&
              type_.block % traits.group == 0;
@@ -181,6 +182,9 @@ class GgufMatrix final : public PublishedMatrix {
  private:
   absl::Status ReadTwoLevelRow(int64_t row, const MatrixPart& part, const WeightFormatTraits& as,
                                std::byte* to) const;
+  absl::Status ScaleError() const {
+    return tensors()[0].Error("has a scale that is not finite; accepted: numbers");
+  }
   const std::byte* BlocksOf(int64_t row, int64_t block) const {
     return tensors()[0].bytes.data() + row * row_bytes_ + block * type_.size;
   }
@@ -225,10 +229,13 @@ absl::Status GgufMatrix::ReadRows(const MatrixPart& part, WeightFormat format,
   for (int64_t row = part.first_row; row < part.first_row + part.rows; ++row) {
     const std::byte* block = BlocksOf(row, part.first_column / kBlock);
     for (int64_t i = 0; i < part.columns; i += kBlock, block += type_.size, to += as.group_bytes) {
-      const AffineBlock read = affine_->read(block);
-      if (!std::isfinite(read.scale)) {
-        return tensors()[0].Error("has a scale that is not finite; accepted: numbers");
+      if (format == WeightFormat::kMxFp4) {
+        if (ByteAt(block) == kNoFp4Scale) return ScaleError();
+        WriteFp4Group(block, to);
+        continue;
       }
+      const AffineBlock read = affine_->read(block);
+      if (!std::isfinite(read.scale)) return ScaleError();
       WriteGroup(read, as, to);
     }
   }
@@ -247,7 +254,7 @@ absl::Status GgufMatrix::ReadTwoLevelRow(int64_t row, const MatrixPart& part,
       group[i] = two_level_->read(block, column % type_.block / kBlock + i);
     }
     if (!std::isfinite(FloatFromHalf(group[0].d)) || !std::isfinite(FloatFromHalf(group[0].e))) {
-      return tensors()[0].Error("has a scale that is not finite; accepted: numbers");
+      return ScaleError();
     }
     WriteTwoLevelGroup(group, as, to);
   }

@@ -278,7 +278,7 @@ WeightFormat NativeFormatOf(const PublishedScheme& scheme, bool in_order) {
     case kFp8:
       return scheme.block_columns % kWeightGroup == 0 ? WeightFormat::kFp8 : WeightFormat::kF32;
     case kMxFp4:
-      return WeightFormat::kInt8Zp;
+      return WeightFormat::kMxFp4;
     case kNvFp4:
     case kBitsAndBytes:
     case kGguf:

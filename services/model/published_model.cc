@@ -141,9 +141,9 @@ std::vector<Exception> Sorted(std::vector<Exception> exceptions) {
 // ---- GGUF: blocks in formats of their own, tensor by tensor ----
 
 // Formats that hold blocks, the narrowest first.
-constexpr WeightFormat kBlockFormats[] = {WeightFormat::kInt4KG128, WeightFormat::kInt4Zp,
-                                          WeightFormat::kInt4K,     WeightFormat::kInt6KG128,
-                                          WeightFormat::kInt6K,     WeightFormat::kInt8Zp};
+constexpr WeightFormat kBlockFormats[] = {
+    WeightFormat::kMxFp4,     WeightFormat::kInt4KG128, WeightFormat::kInt4Zp, WeightFormat::kInt4K,
+    WeightFormat::kInt6KG128, WeightFormat::kInt6K,     WeightFormat::kInt8Zp};
 
 class BlockDescriber {
  public:

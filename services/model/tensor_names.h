@@ -19,6 +19,9 @@ enum class RecurrentFusion : uint8_t {
   kByKeyHead,  // of key head 0 its query, key, values and gates, then those of key head 1, ...; and
                // likewise its betas and decays
   kMamba,      // gates, values, keys, queries, time steps one below the other
+  kQkvPairs,   // as kQkv, but betas and decays as in kByKeyHead
+  kQkvTiled,  // as kQkv, with heads in another order: the first one of each key head, then the second
+              // ones, ...
 };
 
 // Experts that files keep in one tensor; their biases are [E, outputs].
@@ -47,6 +50,12 @@ struct TensorNames {
   // Of encoders.
   const char* token_types = nullptr;
   const char* embedding_norm = nullptr;
+  // Of encoder-decoders: those of the source, whose layers have the names of `source_layers`.
+  const char* source_positions = nullptr;
+  const char* source_embedding_norm = nullptr;
+  const TensorNames* source_layers = nullptr;
+  const char* head_bias =
+      nullptr;  // the tensor's own name, stored as [1, V]; null: the head's bias
 
   // Inside a layer, below `layer`. "$0" stands for the layer's index, "$1" for the expert's.
   const char* layer = nullptr;
@@ -74,6 +83,16 @@ struct TensorNames {
   const char* down = nullptr;
   const char* attention_post_norm = nullptr;
   const char* mlp_post_norm = nullptr;
+  const char* up_alone = nullptr;  // where there is no gate; null: as `up`
+  const char* cross_norm = nullptr;
+  const char* cross_post_norm = nullptr;
+  const char* cross_q = nullptr;
+  const char* cross_k = nullptr;
+  const char* cross_v = nullptr;
+  const char* cross_o = nullptr;
+  // Not below `layer`: all layers of a side have the same, the last one alone.
+  const char* relative_bias = nullptr;
+  const char* leaving_norm = nullptr;
 
   // Of mixtures of experts.
   const char* router = nullptr;
@@ -117,6 +136,8 @@ struct TensorNames {
   Fusion qkv = Fusion::kNone;
   Fusion gate_up = Fusion::kNone;
   ExpertStack experts = ExpertStack::kNone;
+  bool rates_are_negative = false;      // log_rate holds minus the rates themselves
+  bool conv_is_matrix = false;          // stored as [channels, width], without a dimension of 1
   bool choice_bias_is_row = false;      // stored as [1, E]
   bool shared_score_is_vector = false;  // stored as [H]
   bool transposed = false;              // projections are stored as [inputs, outputs]

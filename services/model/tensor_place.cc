@@ -32,6 +32,10 @@ bool IsNormWeight(TensorRole role) {
     case TensorRole::kBesidePostNorm:
     case TensorRole::kMixturePostNorm:
     case TensorRole::kEmbeddingNorm:
+    case TensorRole::kSourceEmbeddingNorm:
+    case TensorRole::kLeavingNorm:
+    case TensorRole::kCrossNorm:
+    case TensorRole::kCrossPostNorm:
       return true;
     default:
       return false;
@@ -40,6 +44,31 @@ bool IsNormWeight(TensorRole role) {
 
 bool IsConvolution(TensorRole role) {
   return role == TensorRole::kConvQ || role == TensorRole::kConvK || role == TensorRole::kConvV;
+}
+
+// Whether layers share it, so that its name is no layer's.
+bool IsOfSide(TensorRole role) {
+  return role == TensorRole::kRelativeBias || role == TensorRole::kLeavingNorm ||
+         role == TensorRole::kLeavingNormBias;
+}
+
+// How a tensor has an order of heads that is not ours, by what a head is in it. Of rows 0 where it has
+// none.
+int64_t HeadRowsOf(TensorRole role, const RecurrentSpec& recurrent) {
+  switch (role) {
+    case TensorRole::kRecurrentV:
+    case TensorRole::kRecurrentGate:
+    case TensorRole::kConvV:
+    case TensorRole::kConvVBias:
+      return recurrent.value_dim;
+    case TensorRole::kBeta:
+    case TensorRole::kDecay:
+    case TensorRole::kDecayBias:
+    case TensorRole::kLogRate:
+      return 1;
+    default:
+      return 0;
+  }
 }
 
 bool IsRotated(TensorRole role) {
@@ -58,6 +87,12 @@ TensorPlace TensorPlace::Whole() const {
 }
 
 IndexRange TensorPlace::StoredRows(int64_t row, int64_t most) const {
+  if (!row_tiles.empty()) {
+    const int64_t in_tile = row % row_tiles.size;
+    const int64_t tiled =
+        first_row + row_tiles.StoredRun(row / row_tiles.size) * row_tiles.size + in_tile;
+    return {tiled, tiled + std::min(row_tiles.size - in_tile, most)};
+  }
   const int64_t in_run = row % run;
   const int64_t first = first_row + row / run * stride + in_run;
   if (paired == 0) return {first, first + std::min(run - in_run, most)};
@@ -123,16 +158,24 @@ std::optional<WeightFormat> TensorPlaces::StoredQuantized(TensorId tensor) const
 }
 
 std::string TensorPlaces::NameOf(TensorId tensor) const {
-  const auto [module, suffix] = NameIn(names_, tensor);
+  const bool of_source = tensor.layer >= 0 && config_.reads_source(tensor.layer);
+  const TensorNames& names = of_source ? *names_.source_layers : names_;
+  auto [module, suffix] = NameIn(names, tensor);
+  if ((tensor.role == TensorRole::kUp || tensor.role == TensorRole::kUpBias) &&
+      names.up_alone != nullptr && !DenseMlpOf(config_.layers[tensor.layer]).gated) {
+    module = names.up_alone;
+  }
   SLUICE_CHECK(module != nullptr);  // the family's table lacks what its mapping switches on
-  const bool in_layer = tensor.role >= kFirstLayerRole;
-  const std::string full = absl::StrCat(in_layer ? names_.layer : "", module, suffix);
+  const bool in_layer = tensor.role >= kFirstLayerRole && !IsOfSide(tensor.role);
+  // Files count the layers of each side from 0.
+  const int first_layer = config_.source.has_value() && !of_source ? config_.source->num_layers : 0;
+  const std::string full = absl::StrCat(in_layer ? names.layer : "", module, suffix);
   absl::string_view name = full;
   if (!has_prefix_) absl::ConsumePrefix(&name, names_.optional_prefix);
   if (!in_layer) return Nested(name);
   const bool is_norm = tensor.role == TensorRole::kQNorm || tensor.role == TensorRole::kKNorm;
   const std::string index = is_norm ? "*" : absl::StrCat(tensor.expert);
-  return Nested(absl::Substitute(name, tensor.layer, index));
+  return Nested(absl::Substitute(name, tensor.layer - first_layer, index));
 }
 
 std::string TensorPlaces::Nested(absl::string_view name) const {
@@ -145,7 +188,10 @@ bool TensorPlaces::IsOfLayer(const std::string& stored_name) const {
   absl::string_view layers = names_.layer;
   layers = layers.substr(0, layers.find('$'));
   if (!has_prefix_) absl::ConsumePrefix(&layers, names_.optional_prefix);
-  return absl::StartsWith(stored_name, Nested(layers));
+  if (absl::StartsWith(stored_name, Nested(layers))) return true;
+  if (names_.source_layers == nullptr) return false;
+  const absl::string_view of_source = names_.source_layers->layer;
+  return absl::StartsWith(stored_name, of_source.substr(0, of_source.find('$')));
 }
 
 bool TensorPlaces::AreOwn() const {
@@ -242,6 +288,19 @@ TensorPlace TensorPlaces::OfHeads(TensorId tensor) const {
   return place;
 }
 
+void TensorPlaces::SetTiles(TensorRole role, TensorPlace& place) const {
+  const RecurrentSpec& recurrent = *config_.recurrent();
+  const Tiles tiles{.groups = recurrent.num_key_heads,
+                    .each = recurrent.num_heads / recurrent.num_key_heads};
+  if (const int64_t rows = HeadRowsOf(role, recurrent); rows > 0) {
+    place.row_tiles = tiles;
+    place.row_tiles.size = rows;
+  }
+  if (role != TensorRole::kRecurrentOut) return;
+  place.column_tiles = tiles;
+  place.column_tiles.size = recurrent.value_dim;
+}
+
 TensorPlace TensorPlaces::Of(TensorId tensor) const {
   if (tensor.role == TensorRole::kV && config_.layers[tensor.layer].attention.keys_as_values &&
       !AreOwn()) {
@@ -255,6 +314,9 @@ TensorPlace TensorPlaces::Of(TensorId tensor) const {
   place.transposed = transposed_ && tensor.role >= kFirstLayerRole && shape.columns > 1;
   if (tensor.role == TensorRole::kChoiceBias && !AreOwn()) {
     place.transposed = names_.choice_bias_is_row;
+  }
+  if (tensor.role == TensorRole::kHeadBias && !AreOwn()) {
+    place.transposed = names_.head_bias != nullptr;
   }
   if (tensor.role == TensorRole::kSharedScore && names_.shared_score_is_vector) {
     place.transposed = true;
@@ -271,6 +333,12 @@ TensorPlace TensorPlaces::Of(TensorId tensor) const {
       (tensor.role == TensorRole::kHead || tensor.role == TensorRole::kEmbedding)) {
     place.name = NameOf({tied_as_head_ ? TensorRole::kHead : TensorRole::kEmbedding});
   }
+  if (names_.recurrent == RecurrentFusion::kQkvTiled && config_.recurrent() != nullptr &&
+      !AreOwn()) {
+    SetTiles(tensor.role, place);
+  }
+  place.is_negative_rate =
+      tensor.role == TensorRole::kLogRate && names_.rates_are_negative && !AreOwn();
   const FusedRows fused = FusedRowsOf(tensor, config_, names_);
   if (fused.fusion == Fusion::kNone) return place;
   place.stored.rows = fused.num_rows;
@@ -278,7 +346,9 @@ TensorPlace TensorPlaces::Of(TensorId tensor) const {
   place.run = fused.run;
   place.stride = fused.stride;
   // Files have a convolution of one input a channel.
-  if (IsConvolution(tensor.role) && !AreOwn()) place.matrices = place.stored.rows;
+  if (IsConvolution(tensor.role) && !names_.conv_is_matrix && !AreOwn()) {
+    place.matrices = place.stored.rows;
+  }
   return place;
 }
 

@@ -16,6 +16,16 @@
 
 namespace sluice {
 
+// Runs of indices that are stored in another order: run g * each + j is the stored run j * groups + g.
+struct Tiles {
+  int64_t groups = 1;
+  int64_t each = 1;
+  int64_t size = 0;  // indices of a run
+
+  bool empty() const { return groups == 1 || each == 1; }
+  int64_t StoredRun(int64_t run) const { return run % each * groups + run / each; }
+};
+
 // A tensor inside a stored one, that is [rows, columns]: row r of the tensor is row
 // first_row + r / run * stride + r % run of it, from column first_column on.
 struct TensorPlace {
@@ -28,6 +38,9 @@ struct TensorPlace {
   int64_t stride = 0;
   // Not 0: within each such run of stored rows, rows i and i + paired / 2 are neighbours.
   int64_t paired = 0;
+  Tiles row_tiles;  // of the tensor's rows, which lie together otherwise
+  Tiles column_tiles;
+  bool is_negative_rate = false;  // its logarithm is what is wanted, without the sign
   bool transposed = false;
   bool stacked = false;  // with those of other experts
   bool is_norm_weight = false;
@@ -86,6 +99,8 @@ class TensorPlaces {
   TensorPlace OfStack(TensorId tensor) const;
   TensorPlace OfModules(TensorId tensor) const;
   bool HasMxFp4Stacks(const Checkpoint& checkpoint) const;
+  // What RecurrentFusion::kQkvTiled has in another order.
+  void SetTiles(TensorRole role, TensorPlace& place) const;
   // The keys and values of latent attention, where the files hold them apart.
   TensorPlace OfHeads(TensorId tensor) const;
   // How the files, if `sluice quantize` wrote them, hold a tensor.

@@ -1,6 +1,7 @@
 #include "services/model/weights.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <utility>
 
@@ -345,10 +346,42 @@ absl::Status WeightSource::Read(const TensorPlace& place, const TensorSlice& sli
   SLUICE_CHECK(out.size() == BytesIn(as, slice));
   if (place.rows_apart) return ReadRowsApart(place, slice, as, out);
   if (!place.pieces.empty()) return ReadPieces(place, slice, as, out);
+  if (!place.column_tiles.empty()) return ReadTiledColumns(place, slice, as, out);
   absl::Status read = place.run == 1 && place.stride > 1 ? ReadSpread(place, slice, as, out)
                                                          : ReadRuns(place, slice, as, out);
   if (read.ok() && progress_ != nullptr) progress_->Add(BytesOf(place, slice));
   return read;
+}
+
+// Run by run. Where a run does not hold whole groups of the format, by way of F32.
+absl::Status WeightSource::ReadTiledColumns(const TensorPlace& place, const TensorSlice& slice,
+                                            WeightFormat as, absl::Span<std::byte> out) const {
+  const Tiles& tiles = place.column_tiles;
+  if (tiles.size % TraitsOf(as).group != 0) {
+    std::vector<std::byte> rows = RoomFor(WeightFormat::kF32, slice);
+    absl::Status read = ReadTiledColumns(place, slice, WeightFormat::kF32, absl::MakeSpan(rows));
+    if (read.ok()) RecodeRows(WeightFormat::kF32, rows, as, slice.columns.size(), out);
+    return read;
+  }
+  TensorPlace plain = place;
+  plain.column_tiles = {};
+  const size_t row_bytes = RowBytes(as, slice.columns.size());
+  size_t done = 0;  // bytes of a row
+  for (int64_t column = slice.columns.begin; column < slice.columns.end;) {
+    const int64_t in_tile = column % tiles.size;
+    const int64_t size = std::min(tiles.size - in_tile, slice.columns.end - column);
+    const int64_t stored = tiles.StoredRun(column / tiles.size) * tiles.size + in_tile;
+    const TensorSlice part{slice.rows, {stored, stored + size}};
+    std::vector<std::byte> rows = RoomFor(as, part);
+    if (absl::Status read = Read(plain, part, as, absl::MakeSpan(rows)); !read.ok()) return read;
+    const size_t part_bytes = RowBytes(as, size);
+    for (int64_t row = 0; row < slice.rows.size(); ++row) {
+      std::copy_n(rows.data() + row * part_bytes, part_bytes, out.data() + row * row_bytes + done);
+    }
+    done += part_bytes;
+    column += size;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status WeightSource::ReadRuns(const TensorPlace& place, const TensorSlice& slice,
@@ -403,6 +436,16 @@ absl::StatusOr<std::vector<float>> WeightSource::ReadFloats(TensorId tensor,
   const auto bytes =
       absl::MakeSpan(reinterpret_cast<std::byte*>(floats.data()), floats.size() * sizeof(float));
   if (absl::Status read = Read(place, slice, WeightFormat::kF32, bytes); !read.ok()) return read;
+  if (place.is_negative_rate) {
+    for (float& value : floats) {
+      if (!(value < 0)) {
+        return Named(checkpoint_.folder(), place,
+                     absl::InvalidArgumentError(
+                         absl::StrCat("has a rate of ", value, "; accepted: numbers below 0")));
+      }
+      value = std::log(-value);
+    }
+  }
   if (place.is_norm_weight && config_.norm_weight_offset != 0) {
     for (float& value : floats) value += config_.norm_weight_offset;
   }

@@ -110,6 +110,8 @@ class WeightSource {
                           absl::Span<std::byte> out) const;
   MatrixShape Fp8Block() const;
   // These read rows that lie together in the file.
+  absl::Status ReadTiledColumns(const TensorPlace& place, const TensorSlice& slice, WeightFormat as,
+                                absl::Span<std::byte> out) const;
   absl::Status ReadRuns(const TensorPlace& place, const TensorSlice& slice, WeightFormat as,
                         absl::Span<std::byte> out) const;
   absl::Status ReadSpread(const TensorPlace& place, const TensorSlice& slice, WeightFormat as,

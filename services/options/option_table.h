@@ -109,8 +109,10 @@ inline constexpr std::array kOptions = {
     TextOption("tool_parser", kGateway | kUp, "FORMAT",
                "How the model writes calls of tools; auto: as its chat template tells.")
         .Default("auto")
-        .OneOf("auto, none, hermes, llama3_json, pythonic, mistral, phi, gemma, qwen3_xml, glm, "
-               "deepseek, deepseek_v32, kimi, granite, lfm, harmony"),
+        .OneOf("auto, none, hermes, llama3_json, pythonic, mistral, phi, gemma, gemma4, qwen3_xml, "
+               "glm, "
+               "deepseek, deepseek_v32, kimi, granite, lfm, cohere, nemotron, olmo3, "
+               "harmony"),
     IntegerOption("threads", kGateway, "N", "Threads that serve connections.")
         .Default("1")
         .From(1, 64),
@@ -169,6 +171,17 @@ inline constexpr std::array kOptions = {
     TextOption("served_model_name", kOrchestrator | kPipeline, "NAME",
                "What the model is called in /v1/models, requests and responses. Default: as its "
                "folder."),
+    TextOption("adapters", kOrchestrator | kPipeline, "NAME=DIR",
+               "LoRA adapters that requests may name, several by comma: PEFT folders, which every "
+               "process of the replica reads."),
+    TextOption(
+        "adapter_folder", kOrchestrator | kPipeline, "DIR",
+        "Folder whose subfolders are LoRA adapters, each known by its name for as long as it "
+        "is there; it is read each second."),
+    IntegerOption("max_loaded_adapters", kOrchestrator | kPipeline, "N",
+                  "Adapters in the shards' memory at a time; requests with others wait.")
+        .Default("32")
+        .From(1, 1024),
     IntegerOption("max_model_len", kOrchestrator | kPipeline | kSimulate, "N",
                   "Longest sequence, prompt and generated tokens together. Default: the model's "
                   "context, which it may not exceed: --rope_scaling extends that.")

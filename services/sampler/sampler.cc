@@ -172,14 +172,10 @@ absl::Status Sampler::RunTile(MatrixView hidden, absl::Span<const SamplerTask> t
   const int64_t vocab = vocab_size();
   const MatrixView logits{logits_->data(), DType::kF32, hidden.rows, vocab, vocab};
   std::vector<int32_t> slots;  // empty: no row has an adapter
-  const bool has_adapters =
-      default_slot_ >= 0 || std::any_of(tasks.begin(), tasks.end(), [](const SamplerTask& task) {
-        return task.adapter_slot >= 0;
-      });
+  const bool has_adapters = std::any_of(
+      tasks.begin(), tasks.end(), [](const SamplerTask& task) { return task.adapter_slot >= 0; });
   if (has_adapters) {
-    for (const SamplerTask& task : tasks) {
-      slots.push_back(task.adapter_slot >= 0 ? task.adapter_slot : default_slot_);
-    }
+    for (const SamplerTask& task : tasks) slots.push_back(task.adapter_slot);
   }
   head_->Logits(hidden, slots, logits);
   absl::Status done = Choose(logits, tasks, first_row, results);

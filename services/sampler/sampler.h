@@ -91,8 +91,6 @@ class Sampler {
   void DropAdapters() {
     if (head_.has_value()) head_->DropAdapters();
   }
-  // The adapter of rows that have none of their own; negative: none.
-  void UseAdapter(int slot) { default_slot_ = slot; }
 
   int64_t vocab_size() const { return vocab_size_; }
   int64_t hidden_size() const { return hidden_size_; }
@@ -135,7 +133,6 @@ class Sampler {
   std::optional<LmHead> head_;
   std::optional<Pooler> pooler_;
   std::unique_ptr<Buffer> logits_;  // [tile_rows, V], with a head
-  int default_slot_ = -1;
 };
 
 }  // namespace sluice

@@ -3,8 +3,8 @@
 #include <optional>
 #include <utility>
 
+#include "services/model/adapter_library.h"
 #include "services/model/memory_plan.h"
-#include "services/model/open_adapter.h"
 #include "services/sampler/sampler.h"
 #include "services/sampler/sampler_stage.h"
 #include "services/stage/stage_service.h"
@@ -14,14 +14,14 @@ namespace {
 
 struct Parts {
   std::unique_ptr<Sampler> sampler;
+  std::optional<AdapterLibrary> adapters;
   std::optional<SamplerStage> stage;
   std::optional<StageService> service;
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ModelServer>> StartSamplerServer(const ModelServerOptions& options,
-                                                                const std::string& adapter) {
+absl::StatusOr<std::unique_ptr<ModelServer>> StartSamplerServer(const ModelServerOptions& options) {
   absl::StatusOr<std::unique_ptr<ModelServer>> server =
       ModelServer::Open(options, Role::kSampler, {Role::kShard});
   if (!server.ok()) return server.status();
@@ -47,15 +47,10 @@ absl::StatusOr<std::unique_ptr<ModelServer>> StartSamplerServer(const ModelServe
       Sampler::Load(config, opened.weights(), options.weights, opened.backend());
   if (!sampler.ok()) return sampler.status();
   parts->sampler = *std::move(sampler);
-  if (!adapter.empty()) {
-    const absl::StatusOr<AdapterSource> source = OpenAdapter(adapter, options.model, config);
-    if (!source.ok()) return source.status();
-    if (status = parts->sampler->LoadAdapter(0, *source); !status.ok()) return status;
-    parts->sampler->UseAdapter(0);
-  }
   if (status = opened.Identify(); !status.ok()) return status;
-  SamplerStage& stage =
-      parts->stage.emplace(parts->sampler.get(), &opened.backend(), opened.progress());
+  parts->adapters.emplace(options.model, config);
+  SamplerStage& stage = parts->stage.emplace(parts->sampler.get(), &*parts->adapters,
+                                             &opened.backend(), opened.progress());
   parts->service.emplace(opened.model(), &stage, opened.progress());
   status = opened.Serve(parts, {&*parts->service, &stage, stage.chosen_tokens()},
                         v1::StageService::service_full_name());

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "absl/status/statusor.h"
 #include "services/model_server/model_server.h"
@@ -10,8 +9,6 @@
 namespace sluice {
 
 // Errors of loading and of Server::Start.
-// `adapter`: PEFT folder, with which all sequences are computed; empty: none.
-absl::StatusOr<std::unique_ptr<ModelServer>> StartSamplerServer(const ModelServerOptions& options,
-                                                                const std::string& adapter = "");
+absl::StatusOr<std::unique_ptr<ModelServer>> StartSamplerServer(const ModelServerOptions& options);
 
 }  // namespace sluice

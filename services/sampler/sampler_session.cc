@@ -9,6 +9,7 @@
 #include "services/common/status.h"
 #include "services/common/utf8_text.h"
 #include "services/sampler/perturbation.h"
+#include "services/stage/stage_adapters.h"
 
 namespace sluice {
 namespace {
@@ -81,9 +82,11 @@ bool HasDraftBehind(const v1::SamplerExecute& plan, int row) {
 
 }  // namespace
 
-SamplerSession::SamplerSession(const StageOpening& opening, Sampler& sampler, Backend& backend,
+SamplerSession::SamplerSession(const StageOpening& opening, Sampler& sampler,
+                               AdapterLibrary& adapters, Backend& backend,
                                ConstraintStore& constraints, ChosenTokensPublisher& publisher)
     : sampler_(sampler),
+      adapters_(adapters),
       constraints_(constraints),
       on_step_(opening.on_step),
       sequences_(sampler.vocab_size(), &constraints),
@@ -94,10 +97,18 @@ SamplerSession::SamplerSession(const StageOpening& opening, Sampler& sampler, Ba
              .peers = {.receiver = &opening.receiver, .publisher = &publisher}}) {}
 
 absl::Status SamplerSession::Serve() {
+  sampler_.DropAdapters();
   absl::Status status = port_.Open();
   while (status.ok()) {
     const absl::StatusOr<v1::StageExecute> step = port_.NextPlan();
     if (!step.ok()) return step.status();
+    status = TakeAdapters(
+        *step, adapters_,
+        [&](int slot, const std::shared_ptr<const AdapterSource>& source) {
+          return sampler_.LoadAdapter(slot, *source);
+        },
+        [&](int slot) { sampler_.DropAdapter(slot); });
+    if (!status.ok()) return Annotate(status, absl::StrCat("step ", step->step_id()));
     const v1::SamplerExecute& plan = step->sampler();
     if (plan.has_vocabulary()) constraints_.SetVocabulary(plan.vocabulary());
     Prepared prepared = Prepare(plan);
@@ -123,6 +134,7 @@ void SamplerSession::PrepareRow(const v1::SamplerExecute& plan, int index, Prepa
   const v1::SamplerRow& row = plan.rows(index);
   SamplerTask& task = prepared.tasks.emplace_back();
   prepared.rows.push_back({.first = index});
+  if (row.has_adapter_slot()) task.adapter_slot = row.adapter_slot();
   task.num_logprobs = row.num_logprobs();
   task.processed_logprobs = row.processed_logprobs() && !row.has_score_token_id();
   if (row.has_pool()) {

@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "services/common/steady_time.h"
+#include "services/model/adapter_library.h"
 #include "services/sampler/sampler.h"
 #include "services/sampler/sequence_options_cache.h"
 #include "services/sampler/sequence_table.h"
@@ -26,9 +27,9 @@ namespace sluice {
 
 class SamplerSession final : public StageSession {
  public:
-  // Borrows sampler, backend, constraints and publisher.
-  SamplerSession(const StageOpening& opening, Sampler& sampler, Backend& backend,
-                 ConstraintStore& constraints, ChosenTokensPublisher& publisher);
+  // Borrows sampler, adapters, backend, constraints and publisher.
+  SamplerSession(const StageOpening& opening, Sampler& sampler, AdapterLibrary& adapters,
+                 Backend& backend, ConstraintStore& constraints, ChosenTokensPublisher& publisher);
 
   void AddPlan(v1::StageRunRequest request) override { port_.AddPlan(std::move(request)); }
   void Run() override { port_.Finish(Serve()); }
@@ -81,6 +82,7 @@ class SamplerSession final : public StageSession {
                absl::Duration time);
 
   Sampler& sampler_;
+  AdapterLibrary& adapters_;
   ConstraintStore& constraints_;
   const std::function<void()> on_step_;
   SequenceTable sequences_;

@@ -50,14 +50,17 @@ ConstraintStore::Options OptionsOf(ProgressWatch* progress) {
 
 }  // namespace
 
-SamplerStage::SamplerStage(Sampler* sampler, Backend* backend, ProgressWatch* progress)
+SamplerStage::SamplerStage(Sampler* sampler, AdapterLibrary* adapters, Backend* backend,
+                           ProgressWatch* progress)
     : sampler_(*sampler),
+      adapters_(*adapters),
       backend_(*backend),
       constraints_(sampler->vocab_size(), OptionsOf(progress)) {}
 
 absl::StatusOr<std::shared_ptr<StageSession>> SamplerStage::MakeSession(
     const StageOpening& opening) {
-  return std::make_shared<SamplerSession>(opening, sampler_, backend_, constraints_, publisher_);
+  return std::make_shared<SamplerSession>(opening, sampler_, adapters_, backend_, constraints_,
+                                          publisher_);
 }
 
 void SamplerStage::Describe(v1::GetStageInfoResponse& info) const {

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "kernels/backend.h"
+#include "services/model/adapter_library.h"
 #include "services/sampler/constraints/constraint_store.h"
 #include "services/sampler/sampler.h"
 #include "services/stage/chosen_tokens.h"
@@ -15,7 +16,8 @@ namespace sluice {
 class SamplerStage final : public Stage, public v1::ConstraintService::CallbackService {
  public:
   // Borrows everything; without `progress` constraints are not watched.
-  SamplerStage(Sampler* sampler, Backend* backend, ProgressWatch* progress = nullptr);
+  SamplerStage(Sampler* sampler, AdapterLibrary* adapters, Backend* backend,
+               ProgressWatch* progress = nullptr);
 
   // Served beside it: where the embedding follows what was chosen.
   grpc::Service* chosen_tokens() { return &publisher_; }
@@ -30,6 +32,7 @@ class SamplerStage final : public Stage, public v1::ConstraintService::CallbackS
 
  private:
   Sampler& sampler_;
+  AdapterLibrary& adapters_;  // touched by the worker's thread alone
   Backend& backend_;
   ChosenTokensPublisher publisher_;
   ConstraintStore constraints_;

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "services/model/adapter_library.h"
 #include "services/model/memory_plan.h"
 #include "services/model/model_check.h"
-#include "services/model/open_adapter.h"
 #include "services/model/published_model.h"
 #include "services/process/log.h"
 #include "services/shard/shard_stage.h"
@@ -19,6 +19,7 @@ namespace {
 
 struct Parts {
   std::unique_ptr<ShardModel> model;
+  std::optional<AdapterLibrary> adapters;
   std::optional<ShardStage> stage;
   std::optional<StageService> service;
 };
@@ -51,17 +52,7 @@ ShardStageOptions StageOptions(const ShardServerOptions& options, const ModelSer
           .communicator_address = options.communicator_address,
           .communicator_interface = options.communicator_interface,
           .tls = options.server.tls,
-          .trusted_network = options.trusted_network,
-          .adapter_slot = options.adapter.empty() ? -1 : 0};
-}
-
-// Puts the adapter that all sequences have into slot 0.
-absl::Status LoadAdapter(const ShardServerOptions& options, const ModelConfig& config,
-                         ShardModel& model) {
-  if (options.adapter.empty()) return absl::OkStatus();
-  const absl::StatusOr<AdapterSource> source =
-      OpenAdapter(options.adapter, options.server.model, config);
-  return source.ok() ? model.LoadAdapter(0, *source) : source.status();
+          .trusted_network = options.trusted_network};
 }
 
 absl::Status OpenWeights(ModelServer& server, const ShardPlan& plan, uint64_t kv_bytes) {
@@ -98,11 +89,10 @@ absl::StatusOr<std::unique_ptr<ModelServer>> StartShardServer(const ShardServerO
       ShardModel::Load(config, *plan, (*server)->weights(), shard, backend);
   if (!model.ok()) return model.status();
   parts->model = *std::move(model);
-  status = LoadAdapter(options, config, *parts->model);
-  if (!status.ok()) return status;
   if (status = (*server)->Identify(); !status.ok()) return status;
+  parts->adapters.emplace(options.server.model, config);
   ShardStage& stage = parts->stage.emplace(StageOptions(options, **server, *plan),
-                                           parts->model.get(), &backend, dialer);
+                                           parts->model.get(), &*parts->adapters, &backend, dialer);
   parts->service.emplace((*server)->model(), &stage, (*server)->progress());
   status =
       (*server)->Serve(parts, {&*parts->service, &stage}, v1::StageService::service_full_name());

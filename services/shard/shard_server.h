@@ -20,7 +20,6 @@ struct ShardServerOptions {
   std::string communicator_address = "127.0.0.1";
   std::string communicator_interface;
   bool trusted_network = false;
-  std::string adapter;  // PEFT folder, with which all sequences are computed; empty: none
 };
 
 // Borrows the dialer, with which it reaches the next stage. Errors of MakeShardPlan, loading and

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "services/common/status.h"
+#include "services/stage/stage_adapters.h"
 
 namespace sluice {
 namespace {
@@ -56,6 +57,7 @@ absl::Status ShardSession::Serve() {
   const absl::StatusOr<Communicator*> joined = Join();
   if (!joined.ok()) return joined.status();
   parts_.clock.Begin();
+  parts_.model.DropAdapters();
   RankSteps steps(port_, parts_.backend, **joined, parts_.step_timeout);
   absl::Status status = port_.Open();
   while (status.ok()) {
@@ -70,7 +72,7 @@ absl::Status ShardSession::Execute(const ShardStep& step) {
   const absl::Span<const uint64_t> computed = ComputedByOthers(step);
   const uint64_t sum = std::accumulate(computed.begin(), computed.end(), uint64_t{0});
   parts_.clock.StepBegins(step.began, step.plan.shard().after_idle(), absl::Nanoseconds(sum));
-  absl::Status status = Forward(step.plan.shard());
+  absl::Status status = Forward(step.plan);
   if (status.ok() && leads_) {
     port_.Done();  // by the other ranks too: the sums of the layers needed their rows
     std::optional<absl::Span<const int32_t>> output;  // all
@@ -86,7 +88,15 @@ absl::Status ShardSession::Execute(const ShardStep& step) {
   return status;
 }
 
-absl::Status ShardSession::Forward(const v1::ShardExecute& plan) {
+absl::Status ShardSession::Forward(const v1::StageExecute& step) {
+  const v1::ShardExecute& plan = step.shard();
+  const absl::Status adapted = TakeAdapters(
+      step, parts_.adapters,
+      [&](int slot, const std::shared_ptr<const AdapterSource>& source) {
+        return parts_.model.LoadAdapter(slot, *source);
+      },
+      [&](int slot) { parts_.model.DropAdapter(slot); });
+  if (!adapted.ok()) return adapted;
   if (absl::Status known = tables_.Update(plan); !known.ok()) return known;
   segments_.clear();
   for (const v1::Segment& segment : plan.segments()) {
@@ -94,7 +104,8 @@ absl::Status ShardSession::Forward(const v1::ShardExecute& plan) {
                          .num_positions = segment.num_positions(),
                          .block_table = tables_.TableOf(segment.sequence_id()),
                          .sequence_length = segment.sequence_length(),
-                         .adapter_slot = parts_.adapter_slot,
+                         .adapter_slot = segment.has_adapter_slot() ? segment.adapter_slot() : -1,
+                         .source_positions = segment.source_positions(),
                          .state_slots = segment.state_slots()});
   }
   copies_.clear();

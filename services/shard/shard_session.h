@@ -17,6 +17,7 @@
 #include "absl/types/span.h"
 #include "kernels/backend.h"
 #include "kernels/communicator.h"
+#include "services/model/adapter_library.h"
 #include "services/rows/row_ring.h"
 #include "services/shard/block_tables.h"
 #include "services/shard/rank_steps.h"
@@ -36,6 +37,7 @@ using JoinRanks = std::function<absl::StatusOr<std::unique_ptr<Communicator>>(
 // What the sessions of a shard work with; borrowed.
 struct ShardParts {
   ShardModel& model;
+  AdapterLibrary& adapters;
   Backend& backend;
   RowRing& ring;  // for rows to the next stage
   StepClock& clock;
@@ -44,7 +46,6 @@ struct ShardParts {
   bool is_last_stage;
   int num_stages;
   int num_ranks;
-  int adapter_slot = -1;  // of the adapter that all sequences have; negative: none
 };
 
 class ShardSession final : public StageSession {
@@ -64,8 +65,8 @@ class ShardSession final : public StageSession {
   // Wakes whoever waits for another rank.
   void Abort(const absl::Status& reason);
   absl::Status Execute(const ShardStep& step);
-  // Makes the step's block copies and runs this rank's layers over the rows of the port.
-  absl::Status Forward(const v1::ShardExecute& plan);
+  // Takes up the step's adapters, makes its block copies and runs this rank's layers over the rows of the port.
+  absl::Status Forward(const v1::StageExecute& step);
   // Of how long stages computed for the rows, what others have since this one did.
   absl::Span<const uint64_t> ComputedByOthers(const ShardStep& step) const;
   // Reports how the shard has spent its time, now and then.

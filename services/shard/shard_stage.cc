@@ -12,10 +12,11 @@
 
 namespace sluice {
 
-ShardStage::ShardStage(ShardStageOptions options, ShardModel* model, Backend* backend,
-                       Dialer* dialer)
+ShardStage::ShardStage(ShardStageOptions options, ShardModel* model, AdapterLibrary* adapters,
+                       Backend* backend, Dialer* dialer)
     : options_(std::move(options)),
       model_(*model),
+      adapters_(*adapters),
       backend_(*backend),
       dialer_(*dialer),
       ring_(*backend, options_.row_width,
@@ -81,6 +82,7 @@ absl::StatusOr<std::shared_ptr<StageSession>> ShardStage::MakeSession(const Stag
   if (!join.ok()) return join.status();
   const ShardPlacement& placement = options_.plan.placement;
   const ShardParts parts = {.model = model_,
+                            .adapters = adapters_,
                             .backend = backend_,
                             .ring = ring_,
                             .clock = clock_,
@@ -88,8 +90,7 @@ absl::StatusOr<std::shared_ptr<StageSession>> ShardStage::MakeSession(const Stag
                             .step_timeout = options_.step_timeout,
                             .is_last_stage = placement.stage == placement.num_stages - 1,
                             .num_stages = placement.num_stages,
-                            .num_ranks = placement.num_ranks,
-                            .adapter_slot = options_.adapter_slot};
+                            .num_ranks = placement.num_ranks};
   std::shared_ptr<grpc::Channel> next_stage;
   if (placement.rank == 0) {
     absl::StatusOr<std::shared_ptr<grpc::Channel>> dialled = dialer_.Dial(

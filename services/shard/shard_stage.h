@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
+#include "services/model/adapter_library.h"
 #include "services/model/model_config.h"
 #include "services/model/shard_plan.h"
 #include "services/rows/row_ring.h"
@@ -32,13 +33,13 @@ struct ShardStageOptions {
   TlsFiles tls;
   // Plaintext in any case.
   bool trusted_network = false;
-  int adapter_slot = -1;  // ShardParts'
 };
 
 class ShardStage final : public Stage, public v1::RendezvousService::CallbackService {
  public:
   // Borrows all but the options.
-  ShardStage(ShardStageOptions options, ShardModel* model, Backend* backend, Dialer* dialer);
+  ShardStage(ShardStageOptions options, ShardModel* model, AdapterLibrary* adapters,
+             Backend* backend, Dialer* dialer);
 
   Role role() const override { return Role::kShard; }
   absl::StatusOr<std::shared_ptr<StageSession>> MakeSession(const StageOpening& opening) override;
@@ -58,6 +59,7 @@ class ShardStage final : public Stage, public v1::RendezvousService::CallbackSer
 
   const ShardStageOptions options_;
   ShardModel& model_;
+  AdapterLibrary& adapters_;  // touched by the worker's thread alone, as the ring
   Backend& backend_;
   Dialer& dialer_;
   RendezvousTable rendezvous_;

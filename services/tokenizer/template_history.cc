@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "services/tokenizer/jinja/spelled_number.h"
 #include "services/tokenizer/text/strings.h"
 
@@ -32,10 +33,25 @@ Json Probe(bool as_text) {
           {"add_generation_prompt", false}};
 }
 
-bool Renders(const jinja::Template& compiled, const Json& variables) {
+absl::StatusOr<jinja::Rendering> Rendered(const jinja::Template& compiled, const Json& variables) {
   jinja::Context context{.untrusted = &variables};
   for (const char* name : {"bos_token", "eos_token"}) context.trusted[name] = "";
-  return compiled.Render(context).ok();
+  return compiled.Render(context);
+}
+
+bool Renders(const jinja::Template& compiled, const Json& variables) {
+  return Rendered(compiled, variables).ok();
+}
+
+// Whether results of calls are written in the turn of the calls, and those that come as messages of
+// their own are not.
+bool ReadsToolResponses(std::string_view source, const jinja::Template& compiled) {
+  if (!Contains(source, "tool_responses")) return false;
+  Json variables = Probe(/*as_text=*/false);
+  variables["messages"].push_back(
+      {{"role", "tool"}, {"tool_call_id", "aaaaaaaaa"}, {"name", "probe"}, {"content", "x"}});
+  const auto rendered = Rendered(compiled, variables);
+  return rendered.ok() && !Contains(rendered->text, "<|tool_response>");
 }
 
 // The calls of a turn; nullptr where it has none.
@@ -82,6 +98,23 @@ void SetThinking(Json& message) {
   if (!message.is_object() || message.contains("thinking")) return;
   const std::string reasoning = TextOf(message, "reasoning_content");
   if (!reasoning.empty()) message["thinking"] = reasoning;
+}
+
+// What the model wrote before the calls of a turn.
+void SetToolPlan(Json& message) {
+  if (CallsOf(message) == nullptr || message.contains("tool_plan")) return;
+  const std::string reasoning = TextOf(message, "reasoning_content");
+  const std::string content = TextOf(message, "content");
+  message["tool_plan"] =
+      StrCat(reasoning, reasoning.empty() || content.empty() ? "" : "\n", content);
+}
+
+// An empty text as a part of one, for a template that looks into the first part whatever there is.
+void SetEmptyPart(Json& message) {
+  if (!message.is_object() || TextOf(message, "role") != "assistant") return;
+  const auto content = message.find("content");
+  if (content != message.end() && !content->is_null() && *content != "") return;
+  message["content"] = Json::array({{{"type", "text"}, {"text", ""}}});
 }
 
 void WriteArgumentsAsText(Json& message) {
@@ -158,6 +191,29 @@ class Results {
   size_t end_ = 0;
 };
 
+void MoveResultsIntoTurns(Json& messages) {
+  Json moved = Json::array();
+  std::map<std::string, std::string> names;  // by the ids of the last turn's calls
+  for (Json& message : messages) {
+    if (TextOf(message, "role") != "tool" || names.empty()) {
+      names.clear();
+      if (Json* calls = CallsOf(message)) {
+        for (Json& call : *calls) {
+          if (Json* function = FunctionOf(call))
+            names[TextOf(call, "id")] = TextOf(*function, "name");
+        }
+      }
+      moved.push_back(std::move(message));
+      continue;
+    }
+    const auto named = names.find(TextOf(message, "tool_call_id"));
+    moved.back()["tool_responses"].push_back(
+        {{"name", named != names.end() ? named->second : TextOf(message, "name")},
+         {"response", message.contains("content") ? message["content"] : Json("")}});
+  }
+  messages = std::move(moved);
+}
+
 void SplitTurns(Json& messages) {
   Json split = Json::array();
   for (size_t i = 0; i < messages.size(); ++i) {
@@ -195,6 +251,9 @@ void SplitTurns(Json& messages) {
 TemplateHistory::TemplateHistory(std::string_view source, const jinja::Template& compiled)
     : reads_thinking_(Contains(source, ".thinking") || Contains(source, "\"thinking\"") ||
                       Contains(source, "'thinking'")),
+      reads_tool_plan_(Contains(source, ".tool_plan")),
+      reads_first_part_(Contains(source, ".content[0].")),
+      reads_tool_responses_(ReadsToolResponses(source, compiled)),
       wants_argument_text_(Contains(source, "arguments") &&
                            !Renders(compiled, Probe(/*as_text=*/false)) &&
                            Renders(compiled, Probe(/*as_text=*/true))),
@@ -205,9 +264,12 @@ void TemplateHistory::Adapt(nlohmann::ordered_json& messages) const {
   if (!messages.is_array()) return;
   for (Json& message : messages) {
     if (reads_thinking_) SetThinking(message);
+    if (reads_tool_plan_) SetToolPlan(message);
+    if (reads_first_part_) SetEmptyPart(message);
     if (wants_argument_text_) WriteArgumentsAsText(message);
   }
   if (numbers_calls_) NumberCalls(messages);
+  if (reads_tool_responses_) MoveResultsIntoTurns(messages);
   if (takes_one_call_) SplitTurns(messages);
 }
 

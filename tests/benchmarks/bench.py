@@ -34,7 +34,7 @@ def parse_flags():
     parser.add_argument("--only", default="", metavar="WORD", help="only measurements whose title contains this")
     parser.add_argument("--threads", type=int, default=2, help="for arithmetic; default 2, as the asked shares")
     parser.add_argument("--models", default=os.path.join(CHECKOUT, "build", "bench", "models"), metavar="DIR",
-                        help="where random models are kept: 3 GB; default build/bench/models")
+                        help="where random models are kept: 17 GB, 3 without mixtures and files (--only); default build/bench/models")
     parser.add_argument("--out", default=os.path.join(CHECKOUT, "build", "bench"), metavar="DIR",
                         help="where table, picture and figures go; default build/bench")
     parser.add_argument("--peer", metavar="DIR",
@@ -87,8 +87,9 @@ class Run:
         """One turn of each program; the sample is (ceiling, Sluice's rate, the peer's)."""
         self.done += 1
         title = f"[{self.done:2}/{total}] round {round_number + 1}, {comparison.title}"
-        if comparison.model in self.missing:
-            self.notes[comparison.title] = f"skipped: {self.missing[comparison.model]}"
+        absent = [self.missing[name] for name in comparison.models if name in self.missing]
+        if absent:
+            self.notes[comparison.title] = f"skipped: {absent[0]}"
             return
         context = self._context(round_number)
         try:

@@ -11,8 +11,10 @@ import numpy
 
 import bench
 import gguf
+import gpt_oss
 import machine
 import peer
+import quantised
 import report
 import rows
 
@@ -30,6 +32,8 @@ class Programs:
 
     def kernels(self, kind, formats, models):
         line = {"bytes_per_second": 20e9, "share_of_bandwidth": 0.8, "operations_per_second": 1e11, "share_of_peak": 0.5}
+        if kind == "experts":
+            return [{"kernel": "qwen3-a3b-4l T 512 experts", "seconds": 0.1, "products_seconds": 0.09}]
         if kind == "attention":
             shape = "smollm2-360m attention 1 x T 1 at "
             return [{"kernel": shape + "16384", "format": "F32", **line, "bytes_per_second": 1},
@@ -39,7 +43,9 @@ class Programs:
 
 
 def context():
-    return rows.Context(Programs(), {rows.SMALL: "/small", rows.LARGE: "/large"}, 0, lambda folder: 350e6,
+    models = {name: f"/{name}" for one in rows.MEASUREMENTS for name in one.models}
+    models.update({rows.SMALL: "/small", rows.LARGE: "/large"})
+    return rows.Context(Programs(), models, 0, lambda folder: 350e6,
                         lambda folder: 10e6 if folder == "/large" else 0)
 
 
@@ -72,6 +78,16 @@ class RowsTest(unittest.TestCase):
     def test_one_long_sequence_is_held_to_reading_its_keys_and_values(self):
         self.assertEqual(taken("attention at 32,768 positions"), [("attention long", 25.0, 20.0)])
 
+    def test_a_mixture_is_held_to_its_active_part_and_a_file_to_our_own_format_byte_for_byte(self):
+        self.assertEqual(taken("qwen3-a3b-4l bf16 decode"), 3 * [("mixture bf16", 30.0, 30.0)])
+        self.assertEqual(taken("tinyllama-1.1b awq file"), 3 * [("file awq", 30.0, 30.0)])
+        (row, ceiling, reached), = taken("qwen3-a3b-4l step of 512 rows")
+        self.assertEqual((row, ceiling, reached), ("mixture products", 90.0, 100.0))
+
+    def test_a_step_of_gpt_oss_reads_four_experts_of_a_layer(self):
+        of_expert = 3 * 2880 * 2880 * 17 // 32
+        self.assertEqual(gpt_oss.step_bytes(4 * 32 * of_expert + 7), 4 * 4 * of_expert + 7)
+
     def test_every_row_is_fed(self):
         self.assertEqual({row for one in rows.MEASUREMENTS for row in one.rows}, set(rows.ROWS))
 
@@ -100,7 +116,7 @@ class Peer:
 class PeerTest(unittest.TestCase):
     def test_compares_every_format_of_both_models_in_every_phase(self):
         titles = [one.title for one in peer.COMPARISONS]
-        self.assertEqual(len(set(titles)), 18)
+        self.assertEqual(len(set(titles)), 18 + 9 + 6)
         self.assertIn("tinyllama-1.1b int4 decode, 16 streams", titles)
 
     def test_both_have_their_turn_and_the_ceiling_is_that_of_the_phase(self):
@@ -123,10 +139,42 @@ class PeerTest(unittest.TestCase):
             peer.folder_of(folder)
 
 
+class QuantisedTest(unittest.TestCase):
+    CONFIG = {"vocab_size": 512, "max_position_embeddings": 64, "hidden_size": 256, "num_hidden_layers": 1, "model_type": "llama",
+              "intermediate_size": 256, "num_attention_heads": 4, "num_key_value_heads": 2, "rms_norm_eps": 1e-5, "head_dim": 64,
+              "rope_theta": 10000.0, "bos_token_id": 1, "eos_token_id": 2, "tie_word_embeddings": False}
+
+    def test_a_matrix_of_blocks_has_the_bytes_of_its_format(self):
+        random = numpy.random.default_rng(0)
+        for kind, (size, weights, _, _) in quantised.BLOCKS.items():
+            raw = quantised.blocks(kind, 3, 512, random)
+            self.assertEqual(raw.nbytes, 3 * 512 // weights * size, kind)
+            at = 208 if kind == "Q6_K" else 0
+            scale = raw[:, at:at + 2].copy().view(numpy.float16)
+            self.assertTrue(numpy.isfinite(scale).all() and (scale > 0).all(), kind)
+
+    def test_writes_files_and_folders_of_a_shape(self):
+        with tempfile.TemporaryDirectory() as place:
+            with open(os.path.join(place, "config.json"), "w") as file:
+                json.dump(self.CONFIG, file)
+            path = os.path.join(place, "q4_k.gguf")
+            quantised.write_gguf(place, path, "Q4_K")
+            with open(path, "rb") as file:
+                data = file.read()
+            count = 2 + 1 + 2 + 7  # embedding and head, norms, matrices
+            self.assertEqual(struct.unpack("<IQ", data[4:16]), (3, count))
+            for layout, tensors in (("awq", 3), ("gptq", 4)):
+                folder = os.path.join(place, layout)
+                quantised.write_packed(place, folder, layout)
+                with open(os.path.join(folder, "model.safetensors"), "rb") as file:
+                    header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+                self.assertEqual(len(header), 5 + 7 * tensors)
+
+
 class GgufTest(unittest.TestCase):
     CONFIG = {"vocab_size": 300, "max_position_embeddings": 64, "hidden_size": 8, "num_hidden_layers": 1,
               "intermediate_size": 16, "num_attention_heads": 2, "num_key_value_heads": 1, "rms_norm_eps": 1e-5,
-              "head_dim": 4, "rope_theta": 10000.0, "bos_token_id": 1, "eos_token_id": 2}
+              "head_dim": 4, "rope_theta": 10000.0, "bos_token_id": 1, "eos_token_id": 2, "model_type": "llama"}
 
     def written(self, tensors):
         """The file of a model with these tensors (uint16 arrays)."""
@@ -157,6 +205,12 @@ class GgufTest(unittest.TestCase):
         name = b"blk.0.ffn_up.weight"
         at = data.index(name) + len(name)
         self.assertEqual(struct.unpack("<IQQIQ", data[at:at + 32]), (2, 2, 3, gguf.BF16, 32))
+
+    def test_joins_the_experts_of_a_layer(self):
+        names = [f"model.layers.1.mlp.experts.{expert}.up_proj.weight" for expert in (1, 0)]
+        self.assertEqual(gguf.joined(names + ["model.layers.1.mlp.gate.weight"]),
+                         [("blk.1.ffn_up_exps.weight", names[::-1]),
+                          ("blk.1.ffn_gate_inp.weight", ["model.layers.1.mlp.gate.weight"])])
 
     def test_rotates_neighbours_where_the_model_rotates_halves(self):
         rows_of_two_heads = numpy.arange(8).reshape(8, 1)

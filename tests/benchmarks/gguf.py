@@ -1,12 +1,13 @@
 """Writes a model folder's weights as a GGUF file (version 3), the format of programs that Sluice is measured beside.
 
-Llama models with BF16 weights alone, as the random models are. Names and layout follow the format's specification
+Llama models, Qwen3 and its mixtures with BF16 weights alone, as the random models are. Names and layout follow the format's specification
 (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md); the tokenizer's vocabulary is made up, since only token ids
 are ever used.
 """
 
 import json
 import os
+import re
 import struct
 
 import numpy
@@ -20,7 +21,10 @@ NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6  # types of tokens
 LAYER_NAMES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
                "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
                "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
-               "mlp.down_proj": "ffn_down"}
+               "mlp.down_proj": "ffn_down", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
+               "mlp.gate": "ffn_gate_inp"}
+ARCHITECTURES = {"llama": "llama", "qwen3": "qwen3", "qwen3_moe": "qwen3moe"}
+EXPERTS = re.compile(r"model\.layers\.(\d+)\.mlp\.experts\.(\d+)\.(gate|up|down)_proj\.weight")
 OTHER_NAMES = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 
 
@@ -57,24 +61,30 @@ def _array(key, kind, values):
     return head + b"".join(_value(kind, value) for value in values)
 
 
-def metadata(config):
+def metadata(config, file_type=MOSTLY_BF16):
     """The fields, each as bytes."""
-    vocabulary = config["vocab_size"]
+    vocabulary, name = config["vocab_size"], ARCHITECTURES[config["model_type"]]
     pieces = ["<unk>", "<s>", "</s>"] + [f"<0x{byte:02X}>" for byte in range(256)]
     pieces = (pieces + [f"t{index}" for index in range(len(pieces), vocabulary)])[:vocabulary]
     kinds = ([UNKNOWN, CONTROL, CONTROL] + [BYTE] * 256 + [NORMAL] * vocabulary)[:vocabulary]
-    return [_field("general.architecture", STRING, "llama"),
-            _field("general.file_type", UINT32, MOSTLY_BF16),
-            _field("llama.vocab_size", UINT32, vocabulary),
-            _field("llama.context_length", UINT32, config["max_position_embeddings"]),
-            _field("llama.embedding_length", UINT32, config["hidden_size"]),
-            _field("llama.block_count", UINT32, config["num_hidden_layers"]),
-            _field("llama.feed_forward_length", UINT32, config["intermediate_size"]),
-            _field("llama.attention.head_count", UINT32, config["num_attention_heads"]),
-            _field("llama.attention.head_count_kv", UINT32, config["num_key_value_heads"]),
-            _field("llama.attention.layer_norm_rms_epsilon", FLOAT32, config["rms_norm_eps"]),
-            _field("llama.rope.dimension_count", UINT32, config["head_dim"]),
-            _field("llama.rope.freq_base", FLOAT32, config["rope_theta"]),
+    mixture = [] if "num_experts" not in config else [
+        _field(f"{name}.expert_count", UINT32, config["num_experts"]),
+        _field(f"{name}.expert_used_count", UINT32, config["num_experts_per_tok"]),
+        _field(f"{name}.expert_feed_forward_length", UINT32, config["moe_intermediate_size"])]
+    return [*mixture, _field("general.architecture", STRING, name),
+            _field("general.file_type", UINT32, file_type),
+            _field(f"{name}.attention.key_length", UINT32, config["head_dim"]),
+            _field(f"{name}.attention.value_length", UINT32, config["head_dim"]),
+            _field(f"{name}.vocab_size", UINT32, vocabulary),
+            _field(f"{name}.context_length", UINT32, config["max_position_embeddings"]),
+            _field(f"{name}.embedding_length", UINT32, config["hidden_size"]),
+            _field(f"{name}.block_count", UINT32, config["num_hidden_layers"]),
+            _field(f"{name}.feed_forward_length", UINT32, config["intermediate_size"]),
+            _field(f"{name}.attention.head_count", UINT32, config["num_attention_heads"]),
+            _field(f"{name}.attention.head_count_kv", UINT32, config["num_key_value_heads"]),
+            _field(f"{name}.attention.layer_norm_rms_epsilon", FLOAT32, config["rms_norm_eps"]),
+            _field(f"{name}.rope.dimension_count", UINT32, config["head_dim"]),
+            _field(f"{name}.rope.freq_base", FLOAT32, config["rope_theta"]),
             _field("tokenizer.ggml.model", STRING, "llama"),
             _array("tokenizer.ggml.tokens", STRING, pieces),
             _array("tokenizer.ggml.scores", FLOAT32, [0.0] * vocabulary),
@@ -83,19 +93,40 @@ def metadata(config):
             _field("tokenizer.ggml.eos_token_id", UINT32, config["eos_token_id"])]
 
 
-def _aligned(size):
+def aligned(size):
     return (size + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
 
 
-def _tensor(values, name, config):
-    """Its type and bytes: vectors as F32, matrices as they are."""
+def tensor_info(name, shape, kind, offset):
+    return (_string(name) + struct.pack("<I", len(shape)) + struct.pack(f"<{len(shape)}Q", *reversed(shape))
+            + struct.pack("<IQ", kind, offset))
+
+
+def head(infos, fields):
+    """What stands before the tensors' bytes."""
+    text = b"GGUF" + struct.pack("<IQQ", 3, len(infos), len(fields)) + b"".join(fields) + b"".join(infos)
+    return text + bytes(aligned(len(text)) - len(text))
+
+
+def _bytes(values, name, config):
+    """Of a tensor: vectors as F32, matrices as they are."""
     if values.ndim == 1:
-        return F32, (values.astype(numpy.uint32) << 16).tobytes()
-    if "q_proj" in name:
+        return (values.astype(numpy.uint32) << 16).tobytes()
+    if config["model_type"] == "llama" and "q_proj" in name:
         values = neighbours_rotate(values, config["num_attention_heads"])
-    if "k_proj" in name:
+    if config["model_type"] == "llama" and "k_proj" in name:
         values = neighbours_rotate(values, config["num_key_value_heads"])
-    return BF16, values.tobytes()
+    return values.tobytes()
+
+
+def joined(names):
+    """[(the file's tensor, the tensors that it is made of)]: those of the experts of a layer are one."""
+    parts = {}
+    for name in names:
+        expert = EXPERTS.fullmatch(name)
+        key = f"blk.{expert[1]}.ffn_{expert[3]}_exps.weight" if expert else tensor_name(name)
+        parts.setdefault(key, []).append((int(expert[2]) if expert else 0, name))
+    return [(key, [name for _, name in sorted(of)]) for key, of in parts.items()]
 
 
 def write(folder, path):
@@ -104,21 +135,21 @@ def write(folder, path):
     with open(os.path.join(folder, "model.safetensors"), "rb") as source:
         header = json.loads(source.read(int.from_bytes(source.read(8), "little")))
         begin = source.tell()
-        names = [name for name in header if name != "__metadata__"]
+        tensors = joined([name for name in header if name != "__metadata__"])
         infos, offset = [], 0
-        for name in names:
-            shape = header[name]["shape"]
+        for key, names in tensors:
+            shape = header[names[0]]["shape"]
             kind, width = (F32, 4) if len(shape) == 1 else (BF16, 2)
-            infos.append(_string(tensor_name(name)) + struct.pack("<I", len(shape))
-                         + struct.pack(f"<{len(shape)}Q", *reversed(shape)) + struct.pack("<IQ", kind, offset))
-            offset += _aligned(int(numpy.prod(shape)) * width)
-        fields = metadata(config)
+            whole = [len(names), *shape] if "_exps." in key else shape
+            infos.append(tensor_info(key, whole, kind, offset))
+            offset += aligned(int(numpy.prod(whole)) * width)
         with open(path, "wb") as file:
-            file.write(b"GGUF" + struct.pack("<IQQ", 3, len(names), len(fields)) + b"".join(fields) + b"".join(infos))
-            file.write(bytes(_aligned(file.tell()) - file.tell()))
-            for name in names:
-                first, last = header[name]["data_offsets"]
-                source.seek(begin + first)
-                values = numpy.frombuffer(source.read(last - first), numpy.uint16).reshape(header[name]["shape"])
-                _, data = _tensor(values, name, config)
-                file.write(data + bytes(_aligned(len(data)) - len(data)))
+            file.write(head(infos, metadata(config)))
+            for _, names in tensors:
+                size = 0
+                for name in names:
+                    first, last = header[name]["data_offsets"]
+                    source.seek(begin + first)
+                    values = numpy.frombuffer(source.read(last - first), numpy.uint16).reshape(header[name]["shape"])
+                    size += file.write(_bytes(values, name, config))
+                file.write(bytes(aligned(size) - size))

@@ -5,6 +5,8 @@ import os
 import subprocess
 import sys
 
+import rows
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 CHECKOUT = os.path.dirname(os.path.dirname(HERE))
 
@@ -27,7 +29,10 @@ def _python_with_numpy():
 
 
 def make(shape, cache, say):
-    """The folder of the model `shape`, made where it is not there yet; its files end up in the page cache."""
+    """The folder, or GGUF file, of the model `shape`, made where it is not there yet; its files end up in the page cache."""
+    like, _, name = shape.rpartition("-")
+    if shape == rows.GPT_OSS or name in rows.FILES:
+        return _make_quantised(shape, like if name in rows.FILES else "", name, cache, say)
     folder = os.path.join(cache, shape)
     if not os.path.exists(os.path.join(folder, "model.safetensors")):
         script = generator()
@@ -38,10 +43,36 @@ def make(shape, cache, say):
         os.makedirs(cache, exist_ok=True)
         subprocess.run([python, script, "--shape", shape, folder + ".part"], check=True, stdout=subprocess.DEVNULL)
         os.rename(folder + ".part", folder)
-    with open(os.path.join(folder, "model.safetensors"), "rb") as file:
+    _read(os.path.join(folder, "model.safetensors"))
+    return folder
+
+
+def _make_quantised(shape, like, name, cache, say):
+    try:
+        import quantised
+    except ImportError as error:
+        raise Unavailable(f"{error} (Debian: python3-numpy)") from None
+    is_file = name.startswith("q")
+    path = os.path.join(cache, shape + (".gguf" if is_file else ""))
+    if not os.path.exists(path):
+        folder = make(like, cache, say) if like else ""
+        say(f"making {shape} in {path}")
+        os.makedirs(cache, exist_ok=True)
+        if not like:
+            quantised.write_gpt_oss(path + ".part")
+        elif is_file:
+            quantised.write_gguf(folder, path + ".part", name.upper())
+        else:
+            quantised.write_packed(folder, path + ".part", name)
+        os.rename(path + ".part", path)
+    _read(path if is_file else os.path.join(path, "model.safetensors"))
+    return path
+
+
+def _read(path):
+    with open(path, "rb") as file:
         while file.read(1 << 24):
             pass
-    return folder
 
 
 def num_weights(folder):

@@ -1,7 +1,7 @@
 """Sluice beside llama.cpp: the same weights, in turns on the same threads. `./dev bench --peer DIR`, where DIR holds
 llama-bench, llama-batched-bench and llama-quantize.
 
-Formats answer each other by their bits a weight: INT8 and Q8_0 have 8.5, Q4_0 4.5 and INT4 4.28, one scale for 32 weights
+Files of the peer's formats, which both read as they are, and mixtures are compared as well. Formats answer each other by their bits a weight: INT8 and Q8_0 have 8.5, Q4_0 4.5 and INT4 4.28, one scale for 32 weights
 each. Everything else of either program is as it comes: llama-quantize keeps the head as Q6_K beside Q4_0, Sluice as INT6.
 """
 
@@ -85,6 +85,10 @@ class Comparison:
         return rows.streams_ceiling(bandwidth, peak, report["step_weight_bytes"],
                                     count - context.unread_weights(folder), STREAMS)
 
+    def file(self, context, peer, say):
+        """What the peer reads."""
+        return peer.file(self.model, context.models[self.model], self.weights, say)
+
     def ours(self, context):
         """The report of `sluice bench`, and tokens per second."""
         report = context.programs.bench(context.target(self.model, self.weights), PHASES[self.kind],
@@ -92,12 +96,54 @@ class Comparison:
         return report, report["rates"][PHASES[self.kind]]
 
 
+@dataclasses.dataclass(frozen=True)
+class FileComparison(Comparison):
+    """Both read the same file, whose blocks are of `weights`."""
+
+    @property
+    def models(self):
+        return self.model, f"{self.model}-{self.weights}"
+
+    @property
+    def title(self):
+        return f"{self.model} file of {self.weights.upper()} {WORDS[self.kind]}"
+
+    def file(self, context, peer, say):
+        return context.models[f"{self.model}-{self.weights}"]
+
+    def ours(self, context):
+        target = ["--model", context.models[f"{self.model}-{self.weights}"], "--threads", str(context.programs.threads)]
+        report = context.programs.bench(target, PHASES[self.kind], 2 if self.kind == "prefill" else TOKENS)
+        return report, report["rates"][PHASES[self.kind]]
+
+
+@dataclasses.dataclass(frozen=True)
+class MixtureComparison(Comparison):
+    """Of a step's ceiling the experts of one row alone count."""
+
+    def ceiling(self, context, report, bandwidth, peak):
+        active = context.num_weights(context.models[rows.ACTIVE])
+        share = active / context.num_weights(context.models[self.model])
+        if self.kind == "prefill":
+            return rows.prefill_ceiling(peak, active - context.unread_weights(context.models[rows.ACTIVE]))
+        if self.kind == "decode":
+            return bandwidth / (report["step_weight_bytes"] * share)
+        return rows.streams_ceiling(bandwidth, peak, report["step_weight_bytes"], active, STREAMS)
+
+    @property
+    def models(self):
+        return (self.model, rows.ACTIVE)
+
+
+QUANTISED_FILES = ("q4_0", "q4_k", "q8_0")
 COMPARISONS = [Comparison(*one) for one in itertools.product((rows.SMALL, rows.LARGE), FILE_TYPES, PHASES)]
+COMPARISONS += [FileComparison(rows.LARGE, *one) for one in itertools.product(QUANTISED_FILES, PHASES)]
+COMPARISONS += [MixtureComparison(rows.MIXTURE, *one) for one in itertools.product(("bf16", "int4"), PHASES)]
 
 
 def compare(comparison, context, peer, say):
     """(Sluice's report and rate, the peer's rate), one after the other: whose turn is first changes with the round."""
-    file = peer.file(comparison.model, context.models[comparison.model], comparison.weights, say)
+    file = comparison.file(context, peer, say)
     if context.round % 2 == 0:
         report, ours = comparison.ours(context)
         return report, ours, peer.rate(file, comparison.kind)

@@ -8,7 +8,13 @@ where less is better.
 import dataclasses
 import math
 
+import gpt_oss as gpt_oss_shapes
+
 SMALL, LARGE = "smollm2-360m", "tinyllama-1.1b"
+MIXTURE, ACTIVE = "qwen3-a3b-4l", "qwen3-active-4l"  # the second is a dense model of the first one's active part
+GPT_OSS = "gpt-oss-4l"
+# Files that others quantised, of the shape of LARGE, and our own format of the same bits.
+FILES = {"q4_0": "int4", "q4_k": "int4", "q8_0": "int8", "awq": "int4", "gptq": "int4"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +51,13 @@ ROWS = {
     "small streams": Row(f"{SMALL} bf16 decode, 16 streams", "tok/s", 450 / 619, "450 of 619"),
     "large bf16": Row(f"{LARGE} bf16 decode", "tok/s", 11.5 / 12.7, "11.5 of 12.7"),
     "large prefill": Row(f"{LARGE} bf16 prefill 512", "tok/s", 1300 / 2860, "1,300 of 2,860"),
+    "mixture bf16": Row(f"{MIXTURE} bf16 decode against {ACTIVE}", "tok/s", 0.85, "0.85"),
+    "mixture int4": Row(f"{MIXTURE} int4 decode against {ACTIVE}", "tok/s", 0.85, "0.85"),
+    "mixture products": Row(f"products of experts in a step of 512 rows of {MIXTURE}: without router, grouping and combining",
+                            "ms", 0.95, "95%", less_is_better=True),
+    "gpt-oss mxfp4": Row(f"{GPT_OSS} (MXFP4) decode", "tok/s", 0.75, "75%"),
+    **{f"file {name}": Row(f"{LARGE} from a file of {name.upper()} against {own}, byte for byte, decode", "tok/s", 0.9, "0.9")
+       for name, own in FILES.items()},
     "processes": Row(f"one process per service against all in one, {SMALL} decode", "tok/s", 0.97, "0.97"),
     "ranks": Row(f"TP 2 (one thread each) against TP 1 with two threads, {LARGE} decode", "tok/s", 0.92, "0.92"),
     "memory": Row("peak memory of a shard against weights + KV pool", "MB", 1 / 1.15, "1.15 times",
@@ -133,6 +146,41 @@ def _decode_rate(context, target):
     return context.programs.bench(target, "decode:1", 32)["rates"]["decode:1"]
 
 
+def mixture(weights):
+    def run(context):
+        for active, experts in _in_turns(context, lambda: _decode_rate(context, context.target(ACTIVE, weights)),
+                                         lambda: _decode_rate(context, context.target(MIXTURE, weights))):
+            yield f"mixture {weights}", active, experts
+    return run
+
+
+def mixture_products(context):
+    """Router, routing, grouping and combining are what the layer takes beyond the products of each expert by itself."""
+    for line in context.programs.kernels("experts", "bf16", MIXTURE):
+        yield "mixture products", line["products_seconds"] * 1e3, line["seconds"] * 1e3
+
+
+def gpt_oss(context):
+    report = context.programs.bench(["--model", context.models[GPT_OSS], "--threads", str(context.programs.threads)],
+                                    "decode:1", 48)
+    size = gpt_oss_shapes.step_bytes(report["step_weight_bytes"])
+    yield "gpt-oss mxfp4", lambda bandwidth, peak: bandwidth / size, report["rates"]["decode:1"]
+
+
+def quantised_file(name):
+    """The rate of our own format, if its bytes were as many as the file's."""
+    def run(context):
+        file = ["--model", context.models[f"{LARGE}-{name}"], "--threads", str(context.programs.threads)]
+
+        def rate(target):
+            report = context.programs.bench(target, "decode:1", 32)
+            return report["rates"]["decode:1"], report["step_weight_bytes"]
+        for (own, own_bytes), (reached, file_bytes) in _in_turns(
+                context, lambda: rate(context.target(LARGE, FILES[name])), lambda: rate(file)):
+            yield f"file {name}", own * own_bytes / file_bytes, reached
+    return run
+
+
 def processes(context):
     with context.programs.up(*context.target(SMALL), "--kv_cache_mib", str(KV_MIB)) as up:
         for in_one, apart in _in_turns(context, lambda: _decode_rate(context, context.target(SMALL)),
@@ -190,6 +238,12 @@ MEASUREMENTS = [
     Measurement(f"{SMALL} 16 streams", (SMALL,), ("small streams",), streams(SMALL, "small streams", 16)),
     Measurement(f"{LARGE} bf16 decode", (LARGE,), ("large bf16",), decode(LARGE, "large bf16", "bf16")),
     Measurement(f"{LARGE} prefill", (LARGE,), ("large prefill",), prefill(LARGE, "large prefill")),
+    Measurement(f"{MIXTURE} bf16 decode", (MIXTURE, ACTIVE), ("mixture bf16",), mixture("bf16")),
+    Measurement(f"{MIXTURE} int4 decode", (MIXTURE, ACTIVE), ("mixture int4",), mixture("int4")),
+    Measurement(f"{MIXTURE} step of 512 rows", (), ("mixture products",), mixture_products),
+    Measurement(f"{GPT_OSS} decode", (GPT_OSS,), ("gpt-oss mxfp4",), gpt_oss),
+    *(Measurement(f"{LARGE} {name} file", (LARGE, f"{LARGE}-{name}"), (f"file {name}",), quantised_file(name))
+      for name in FILES),
     Measurement(f"{SMALL} one process per service", (SMALL,), ("processes", "memory"), processes),
     Measurement(f"{LARGE} TP 2 against TP 1", (LARGE,), ("ready", "memory", "ranks"), ranks),
 ]

@@ -23,7 +23,9 @@ sys.path.insert(0, os.path.join(HERE, "..", "services", "gateway"))
 import languages  # noqa: E402
 from fake_servers import FakeServers  # noqa: E402
 from raw_client import RawClient  # noqa: E402
-from served import Served  # noqa: E402
+from served import STORYTELLER, Served  # noqa: E402
+
+import random_adapter  # noqa: E402
 
 README = os.path.join(HERE, "..", "..", "clients", "README.md")
 TOKEN = "open sesame"
@@ -44,7 +46,8 @@ class Servers:
     """The pipelines that cases run against."""
 
     def __init__(self, bin_folder, folder, generated):
-        self.plain = Served(bin_folder)
+        adapter = random_adapter.write(os.path.join(folder, "adapter"), STORYTELLER, 1)
+        self.plain = Served(bin_folder, "--adapters", f"adapted={adapter}")
         self.raw = RawClient(generated, self.plain.endpoint)
         self.fake = FakeServers(self.raw)
         self.certificate, key = os.path.join(folder, "cert.pem"), os.path.join(folder, "key.pem")

@@ -4,25 +4,15 @@ import concurrent.futures
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import unittest
 import xml.dom.minidom
 
 from processes import SLUICE, STORYTELLER, Client, Up, grpc, main, request, sluice, text_of
+from oracle import MISSING, load, np
 from sluice.v1 import inspect_pb2
 
-ORACLE = os.path.join(os.environ.get("SLUICE_TESTDATA", os.path.join(
-    os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "shared")), "oracle")
-try:
-    sys.path.insert(0, ORACLE)
-    import numpy as np
-    import attention_maps
-    import decoder
-    import make_tiny_model
-    MISSING = ""
-except ImportError as error:
-    MISSING = f"the oracle is not there: {error}"
+attention_maps, decoder, make_tiny_model = load("attention_maps", "decoder", "make_tiny_model")
 
 # A preset for each way to attend. SLUICE_ATTENTION_PRESETS=all takes every one.
 PRESETS = ("llama", "llama-dynamic", "mistral-window", "phi3-longrope-long", "gpt2", "gpt_neox", "gemma2", "gemma3",

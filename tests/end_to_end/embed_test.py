@@ -4,24 +4,15 @@ import base64
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import unittest
 import urllib.error
 import urllib.request
 
 from processes import SLUICE, Up, main, sluice
+from oracle import MISSING, load, np
 
-ORACLE = os.path.join(os.environ.get("SLUICE_TESTDATA", os.path.join(
-    os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "shared")), "oracle")
-try:
-    sys.path.insert(0, ORACLE)
-    import numpy as np
-    import encoder
-    import tiny_encoders
-    MISSING = ""
-except ImportError as error:
-    MISSING = f"the oracle is not there: {error}"
+encoder, tiny_encoders = load("encoder", "tiny_encoders")
 
 VOCABULARY = 320
 LENGTHS = (1, 7, 40, 120)

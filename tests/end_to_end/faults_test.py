@@ -11,6 +11,7 @@ import threading
 import time
 import unittest
 
+import random_adapter
 import random_model
 from processes import (
     BIN, PROMPT, SLUICE, STORYTELLER, Client, Up, children_of, generation_pb2, grpc, killing, main, request, sluice,
@@ -29,6 +30,29 @@ class FaultsTest(unittest.TestCase):
                         up.await_replaced(victim)
             status = client.unary("GetStatus", status_pb2.GetStatusRequest(), status_pb2.GetStatusResponse)
             self.assertGreaterEqual(status.num_recoveries, 5)
+
+    def test_streams_with_adapters_survive_kill_9(self):
+        """Whoever is replaced is given its adapters anew, among them one that came while the server ran."""
+        with tempfile.TemporaryDirectory() as folder:
+            for name, seed in (("a", 1), ("watched/b", 2)):
+                random_adapter.write(os.path.join(folder, name), STORYTELLER, seed)
+
+            def adapted(name):
+                message = request(120, seed=3)
+                message.adapter = name
+                return message
+
+            with Up("--tp", "2", "--pp", "2", "--adapters", f"a={folder}/a", "--adapter_folder",
+                    os.path.join(folder, "watched"), "--max_loaded_adapters", "1") as up:
+                client = Client(up.endpoint)
+                expected = {name: text_of(client.generate(adapted(name))) for name in ("", "a", "b")}
+                self.assertEqual(len(set(expected.values())), 3)
+                victims = [up.pids("sluice-embedding")[0], up.pids("sluice-sampler")[0], *up.pids("sluice-shard")[1:3]]
+                for victim, name in zip(victims, ("a", "b", "a", "b")):
+                    with self.subTest(pid=victim, adapter=name):
+                        self.assertEqual(text_of(client.generate(adapted(name)), killing(victim)), expected[name])
+                        up.await_replaced(victim)
+                self.assertEqual(text_of(client.generate(adapted(""))), expected[""])
 
     def test_states_in_place_of_keys_are_computed_again_after_kill_9(self):
         """Across several of their boundaries, behind one and between two."""

@@ -3,24 +3,13 @@
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import unittest
 
 from processes import SLUICE, Up, main, sluice
+from oracle import MISSING, load, np
 
-ORACLE = os.path.join(os.environ.get("SLUICE_TESTDATA", os.path.join(
-    os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "shared")), "oracle")
-try:
-    sys.path.insert(0, ORACLE)
-    import numpy as np
-    import decoder
-    import families  # noqa: F401  extends decoder's tables
-    import gguf_files
-    import make_tiny_model
-    MISSING = ""
-except ImportError as error:
-    MISSING = f"the oracle is not there: {error}"
+decoder, gguf_files, gguf_newer, make_tiny_model = load("decoder", "gguf_files", "gguf_newer", "make_tiny_model")
 
 # A preset of the oracle for each layout that files differ in.
 FAMILIES = ("llama", "llama-tied", "llama-bias", "llama-head_dim", "llama-linear", "llama-yarn", "llama-llama3", "mistral",
@@ -39,6 +28,9 @@ FURTHER = {
     "llama4": LLAMA4,
     "llama4-interleaved": LLAMA4,
 }
+# Families whose tensors have names and layouts of their own.
+NEWER = ("qwen3_next", "qwen3_next-dense", "qwen3_5", "qwen3_5-tied", "qwen3_5-text", "qwen3_5_moe", "granite4",
+         "granite4-dense", "nemotron_h", "gemma4", "gemma4-sides", "gemma4-moe", "gemma4-text")
 SHORT = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "MXFP4")
 LONG = ("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K")
 IDS = [int(i) for i in (5 * k * k + 3 * k + 7 for k in range(40))]
@@ -101,6 +93,29 @@ class GgufTest(unittest.TestCase):
                 make_tiny_model.write_model(folder, preset, seed=5, **changes)
                 gguf_files.write_further(folder, path)
                 self.expect_close(score(path, "--weights", "f32"), oracle_score(folder), 5e-4)
+
+    def test_recurrent_families_and_gemma4(self):
+        for preset in NEWER:
+            with self.subTest(preset=preset):
+                folder, path = self.path(preset), self.path(f"{preset}.gguf")
+                # Files do not say that weights of experts are as they come.
+                changes = {"norm_topk_prob": True} if preset == "qwen3_next-dense" else {}
+                make_tiny_model.write_model(folder, preset, seed=5, **changes)
+                gguf_newer.write(folder, path)
+                self.expect_close(score(path, "--weights", "f32"), score(folder, "--weights", "f32"), 5e-4)
+
+    # Heads of Qwen3.5's states are in another order, whole runs of blocks for the output's columns.
+    def test_ranks_and_blocks_of_states(self):
+        wide = {"hidden_size": 128, "linear_value_head_dim": 32, "linear_key_head_dim": 32}
+        for preset, changes, kind in (("qwen3_5-text", wide, "Q8_0"), ("nemotron_h", {"mamba_head_dim": 32}, "Q8_0"),
+                                      ("gemma4-text", {}, "Q4_0")):
+            with self.subTest(preset=preset):
+                folder, path = self.path(preset), self.path(f"{preset}-{kind}.gguf")
+                make_tiny_model.write_model(folder, preset, seed=5, **changes)
+                gguf_newer.write(folder, path, kind)
+                whole = score(path)
+                self.assertEqual(whole, score(path, "--tp", "2", "--pp", "2"))
+                self.expect_close(whole, score(path, "--weights", "f32"), 0.3)
 
     def test_blocks_of_embeddings_and_heads(self):
         for preset, kind in (("llama", "Q8_0"), ("llama-tied", "Q5_0"), ("llama", "Q4_0")):

@@ -53,12 +53,12 @@ Output Split(const OutputStyle& style, const std::string& text, size_t piece) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  if (size < 2) return 0;
+  if (size < 3) return 0;
   const OutputStyle style = {
       .tool_format = static_cast<ToolFormat>(data[0] % sluice::gateway::kNumToolFormats),
-      .reasoning = static_cast<ReasoningFormat>(data[0] / sluice::gateway::kNumToolFormats % 4)};
-  const size_t piece = data[1] % 16 + 1;
-  const std::string text(reinterpret_cast<const char*>(data + 2), size - 2);
+      .reasoning = static_cast<ReasoningFormat>(data[1] % sluice::gateway::kNumReasoningFormats)};
+  const size_t piece = data[2] % 16 + 1;
+  const std::string text(reinterpret_cast<const char*>(data + 3), size - 3);
   const Output whole = Split(style, text, text.size() + 1);
   const Output cut = Split(style, text, piece);
   if (whole.text != cut.text || whole.reasoning != cut.reasoning || whole.calls != cut.calls) {

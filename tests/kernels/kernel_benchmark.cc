@@ -19,6 +19,7 @@
 #include "kernels/reference/reference_backend.h"
 #include "tests/kernels/attention_benchmark.h"
 #include "tests/kernels/checked_result.h"
+#include "tests/kernels/expert_benchmark.h"
 #include "tests/kernels/gemm_benchmark.h"
 #include "tests/kernels/meter.h"
 #include "tests/kernels/testing/tensors.h"
@@ -30,11 +31,12 @@ constexpr char kHelp[] =
     "usage: sluice-kernel-bench [flags]\n"
     "  --threads=N         default: one per core\n"
     "  --only=KINDS        of gemv, draft (5 rows), batch (16 rows), gemm (512 rows), attention,\n"
-    "                      rows, ceilings; by comma; default: all\n"
+    "                      rows, experts (512 rows), ceilings; by comma; default: all but experts\n"
     "  --rows=ROWS         of products, instead of one, 5, 16 and 512; by comma\n"
     "  --formats=FORMATS   such as bf16, int4-zp-g128; by comma; default: f32, bf16, int8,\n"
     "                      int6, int4, fp8\n"
-    "  --models=MODELS     of smollm2-360m, tinyllama-1.1b, llama3.1-8b; by comma; default: all\n"
+    "  --models=MODELS     of smollm2-360m, tinyllama-1.1b, llama3.1-8b, qwen3-a3b-4l (experts);\n"
+    "                      by comma; default: all\n"
     "  --instructions=NAME of the products: auto, portable, avx512_bf16, amx_bf16; default: auto\n"
     "  --json              a JSON object a line instead of a table\n";
 
@@ -104,14 +106,15 @@ Flags ParseFlags(int argc, char** argv) {
     if (name == "--json" && value.empty()) {
       flags.output = OutputFormat::kJsonLines;
     } else if (name == "--only") {
-      flags.kinds =
-          Among(value, {"gemv", "draft", "batch", "gemm", "attention", "rows", "ceilings"});
+      flags.kinds = Among(
+          value, {"gemv", "draft", "batch", "gemm", "attention", "rows", "experts", "ceilings"});
     } else if (name == "--rows") {
       flags.product_rows = NumbersOf(value);
     } else if (name == "--formats") {
       flags.formats = FormatsOf(value);
     } else if (name == "--models") {
-      flags.models = Among(value, {"smollm2-360m", "tinyllama-1.1b", "llama3.1-8b"});
+      flags.models =
+          Among(value, {"smollm2-360m", "tinyllama-1.1b", "llama3.1-8b", "qwen3-a3b-4l"});
     } else if (name == "--instructions") {
       const absl::StatusOr<InstructionSet> instructions = ParseInstructionSet(value);
       if (!instructions.ok()) {
@@ -200,6 +203,16 @@ void MeasureAttentions(Meter& meter, Backend& backend, const Flags& flags) {
   }
 }
 
+void MeasureMixtures(Meter& meter, Backend& backend, const Flags& flags) {
+  for (const MixtureShape& shape : kMixtureShapes) {
+    if (!flags.WantsModel(shape.name)) continue;
+    for (const WeightFormat format : flags.formats) {
+      MeasureExperts(backend, shape, format, /*rows=*/512, meter.pool().num_threads(),
+                     flags.output);
+    }
+  }
+}
+
 void Run(const Flags& flags) {
   Meter meter(flags.threads, flags.output);
   const auto backend =
@@ -207,6 +220,7 @@ void Run(const Flags& flags) {
   if (flags.Wants("ceilings")) meter.PrintCeilings();
   for (const int64_t rows : ProductRows(flags)) MeasureGemms(meter, *backend, flags, rows);
   if (flags.Wants("attention")) MeasureAttentions(meter, *backend, flags);
+  if (flags.Wants("experts")) MeasureMixtures(meter, *backend, flags);
   if (flags.Wants("rows")) MeasureRowKernels(meter, *backend);
 }
 

@@ -331,6 +331,26 @@ TEST(WeightFormat, FormatsWithZeroPointsAreOffByAStep) {
   }
 }
 
+TEST(WeightFormat, Mxfp4TakesThePowerOfTwoOfItsSpecification) {
+  std::vector<float> row(32, 0.25f);
+  row[0] = -3;      // 4 to below 8 times the scale, 1 / 2
+  row[1] = 3.9f;    // beyond 6 times it: the largest
+  row[2] = 0.625f;  // in the middle between 0.5 and 0.75: the one with an even mantissa
+  row[3] = 0.875f;
+  const auto bytes = Encoded(kMxFp4, row);
+  ASSERT_EQ(bytes.size(), 17u);
+  EXPECT_EQ(static_cast<int>(bytes[0]), 126);
+  EXPECT_EQ(static_cast<int>(bytes[1]), 0x7f);   // -6 and 6
+  EXPECT_EQ(static_cast<int>(bytes[16]), 0x11);  // 0.5 each
+  const std::vector<float> decoded = Decoded(kMxFp4, bytes, row.size());
+  EXPECT_THAT(std::vector<float>(decoded.begin(), decoded.begin() + 5),
+              ::testing::ElementsAre(-3, 3, 0.5f, 1, 0.25f));
+  EXPECT_EQ(RoundTrip(kMxFp4, decoded), decoded);
+  row[7] = NAN;
+  EXPECT_TRUE(std::isnan(RoundTrip(kMxFp4, row)[0]));
+  EXPECT_EQ(RoundTrip(kMxFp4, std::vector<float>(32, 0x1p-127f))[31], 0x1p-127f);
+}
+
 TEST(WeightFormat, ScalesOfHalfPrecisionAreExactBesideAZeroPoint) {
   for (uint32_t bits = 1; bits < 0x7c00; ++bits) {
     const float scale = FloatFromHalf(static_cast<uint16_t>(bits));

@@ -60,6 +60,7 @@ export interface GenerateOptions extends CallOptions {
   beams?: {beamWidth: number; numReturn?: number; lengthPenalty?: number; earlyStopping?: EarlyStopping; stochastic?: boolean};
   processedLogprobs?: boolean;
   priority?: number;
+  adapter?: string;
   requestId?: string;
   cacheSalt?: string;
   declinePrefixCache?: boolean;
@@ -213,10 +214,10 @@ export class Client {
   rerank(query: string, documents: readonly string[], options?: CallOptions & {
     instruction?: string; truncateTokens?: number; priority?: number;
   }): Promise<number[]>;
-  score(prompt: string | readonly number[], options?: CallOptions & {top?: number; priority?: number}): Promise<Score>;
+  score(prompt: string | readonly number[], options?: CallOptions & {top?: number; priority?: number; adapter?: string}): Promise<Score>;
   /** The same of up to 128 texts; what they begin with in common is computed once. */
   scores(prompts: readonly (string | readonly number[])[],
-      options?: CallOptions & {top?: number; priority?: number}): Promise<Score[]>;
+      options?: CallOptions & {top?: number; priority?: number; adapter?: string}): Promise<Score[]>;
   tokenize(text: string, options?: CallOptions & {addSpecialTokens?: boolean}): Promise<number[]>;
   detokenize(tokenIds: readonly number[], options?: CallOptions): Promise<string>;
   model(options?: CallOptions): Promise<Model>;

@@ -43,12 +43,12 @@ export class Client {
     return this.text({...options, prompt: messages});
   }
 
-  score(prompt, {top = 0, priority = 0, ...call} = {}) {
-    return this.unary("score", {...inputOf(prompt), top, priority}, call);
+  score(prompt, {top = 0, priority = 0, adapter = "", ...call} = {}) {
+    return this.unary("score", {...inputOf(prompt), top, priority, adapter}, call);
   }
 
-  async scores(prompts, {top = 0, priority = 0, ...call} = {}) {
-    return (await this.unary("score", {inputs: prompts.map(inputOf), top, priority}, call)).scores;
+  async scores(prompts, {top = 0, priority = 0, adapter = "", ...call} = {}) {
+    return (await this.unary("score", {inputs: prompts.map(inputOf), top, priority, adapter}, call)).scores;
   }
 
   async embed(texts, {promptName, dimensions, truncateTokens, priority = 0, ...call} = {}) {

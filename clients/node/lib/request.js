@@ -6,7 +6,7 @@ const stopNames = new Set(["stopTokenIds", "ignoreEos", "includeStopString"]);
 const chatNames = new Set(["toolsJson", "templateName", "variablesJson", "addGenerationPrompt"]);
 const constraintNames = new Set(["jsonSchema", "anyJson", "regex", "grammar", "choices"]);
 const requestNames = new Set(["maxTokens", "n", "bestOf", "logprobs", "promptLogprobs", "badWords", "dryBreakers", "beams", "priority",
-  "requestId", "cacheSalt", "declinePrefixCache"]);
+  "requestId", "cacheSalt", "adapter", "declinePrefixCache"]);
 
 /** How many sequences a request returns. */
 export function numReturned({n, beams}) {

@@ -78,14 +78,14 @@ class Client(ClientBase[Stream]):
         return await self.text(messages, timeout=timeout, **options)
 
     async def score(self, prompt: Union[str, Sequence[int]], *, top: int = 0, priority: int = 0,
-                    timeout: Optional[float] = None) -> pb.ScoreResponse:
+                    adapter: str = "", timeout: Optional[float] = None) -> pb.ScoreResponse:
         """The log-probability of every token of a text."""
-        return await self._unary("Score", make_score_request(prompt, top, priority), timeout)
+        return await self._unary("Score", make_score_request(prompt, top, priority, adapter), timeout)
 
     async def scores(self, prompts: Sequence[Union[str, Sequence[int]]], *, top: int = 0, priority: int = 0,
-                     timeout: Optional[float] = None) -> List[pb.ScoredText]:
+                     adapter: str = "", timeout: Optional[float] = None) -> List[pb.ScoredText]:
         """The same of up to 128 texts; what they begin with in common is computed once."""
-        response = await self._unary("Score", make_scores_request(prompts, top, priority), timeout)
+        response = await self._unary("Score", make_scores_request(prompts, top, priority, adapter), timeout)
         return list(response.scores)
 
     async def embed(self, texts: Sequence[Union[str, Sequence[int]]], *, prompt_name: Optional[str] = None,

@@ -90,14 +90,14 @@ class Client(ClientBase[Stream]):
         return self.text(messages, timeout=timeout, **options)
 
     def score(self, prompt: Union[str, Sequence[int]], *, top: int = 0, priority: int = 0,
-              timeout: Optional[float] = None) -> pb.ScoreResponse:
+              adapter: str = "", timeout: Optional[float] = None) -> pb.ScoreResponse:
         """The log-probability of every token of a text."""
-        return self._unary("Score", make_score_request(prompt, top, priority), timeout)
+        return self._unary("Score", make_score_request(prompt, top, priority, adapter), timeout)
 
     def scores(self, prompts: Sequence[Union[str, Sequence[int]]], *, top: int = 0, priority: int = 0,
-               timeout: Optional[float] = None) -> List[pb.ScoredText]:
+               adapter: str = "", timeout: Optional[float] = None) -> List[pb.ScoredText]:
         """The same of up to 128 texts; what they begin with in common is computed once."""
-        response = self._unary("Score", make_scores_request(prompts, top, priority), timeout)
+        response = self._unary("Score", make_scores_request(prompts, top, priority, adapter), timeout)
         return list(response.scores)
 
     def embed(self, texts: Sequence[Union[str, Sequence[int]]], *, prompt_name: Optional[str] = None,

@@ -25,6 +25,7 @@ class Options(TypedDict, total=False):
     logprobs: int
     prompt_logprobs: int
     priority: int
+    adapter: str
     request_id: str
     cache_salt: str
     decline_prefix_cache: bool
@@ -155,8 +156,9 @@ def _set_field(message: Any, name: str, value: Any) -> None:
         setattr(message, name, value)
 
 
-def make_score_request(prompt: Union[str, Sequence[int]], top: int, priority: int) -> pb.ScoreRequest:
-    request = pb.ScoreRequest(top=top, priority=priority)
+def make_score_request(prompt: Union[str, Sequence[int]], top: int, priority: int,
+                       adapter: str = "") -> pb.ScoreRequest:
+    request = pb.ScoreRequest(top=top, priority=priority, adapter=adapter)
     if isinstance(prompt, str):
         request.text = prompt
     else:
@@ -164,8 +166,9 @@ def make_score_request(prompt: Union[str, Sequence[int]], top: int, priority: in
     return request
 
 
-def make_scores_request(prompts: Sequence[Union[str, Sequence[int]]], top: int, priority: int) -> pb.ScoreRequest:
-    request = pb.ScoreRequest(top=top, priority=priority)
+def make_scores_request(prompts: Sequence[Union[str, Sequence[int]]], top: int, priority: int,
+                        adapter: str = "") -> pb.ScoreRequest:
+    request = pb.ScoreRequest(top=top, priority=priority, adapter=adapter)
     for prompt in prompts:
         if isinstance(prompt, str):
             request.inputs.add(text=prompt)

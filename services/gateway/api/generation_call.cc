@@ -41,11 +41,22 @@ void GenerationCall::ReadBody() {
       },
       [this, self = shared_from_this()](const absl::Status& status) {
         if (!status.ok()) return Fail(status);
-        if (!needs_.model.empty() && needs_.model != model_.name()) {
-          return Fail(UnknownModel(needs_.model));
-        }
-        FetchTokenTexts();
+        if (needs_.model.empty() || needs_.model == model_.name()) return FetchTokenTexts();
+        FindAdapter();
       });
+}
+
+// Another model's name is that of one of its adapters, or unknown.
+void GenerationCall::FindAdapter() {
+  backend().ListAdapters(
+      call_.caller(), Then<v1::ListAdaptersResponse>([this](const v1::ListAdaptersResponse& known) {
+        const bool is_known =
+            std::any_of(known.adapters().begin(), known.adapters().end(),
+                        [this](const auto& adapter) { return adapter.name() == needs_.model; });
+        if (!is_known) return Fail(UnknownModel(needs_.model));
+        adapter_ = needs_.model;
+        FetchTokenTexts();
+      }));
 }
 
 void GenerationCall::FetchTokenTexts() {
@@ -112,7 +123,10 @@ void GenerationCall::TokenizeBadWord(size_t index) {
 }
 
 void GenerationCall::Generate(std::vector<v1::GenerateRequest> requests) {
+  // Answers name what was asked for.
+  if (!adapter_.empty()) model_.set_name(adapter_);
   for (v1::GenerateRequest& request : requests) {
+    request.set_adapter(adapter_);
     if (request.request_id().empty()) request.set_request_id(call_.id());
     if (const std::string& scope = call_.caller().cache_scope; !scope.empty()) {
       request.set_cache_salt(absl::StrCat(scope, ":", request.cache_salt()));

@@ -75,6 +75,7 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
 
  private:
   void ReadBody();
+  void FindAdapter();
   void FetchTokenTexts();
   void FindOutputStyle();
   void ConstrainCalls();
@@ -88,6 +89,7 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
   ApiCall call_;
   Needs needs_;
   v1::GetModelResponse model_;
+  std::string adapter_;  // that `model` names; empty: none
   std::shared_ptr<const TokenTexts> token_texts_;
   OutputStyle output_style_;
   std::optional<v1::Constraint> calls_constraint_;

@@ -286,6 +286,27 @@ void Backend::Detokenize(const Caller& caller, v1::DetokenizeRequest request,
                                                               &Async::Detokenize, std::move(done));
 }
 
+void Backend::ListAdapters(const Caller& caller, Callback<v1::ListAdaptersResponse> done) {
+  Start<Async, v1::ListAdaptersRequest, v1::ListAdaptersResponse>(
+      caller, {}, &Async::ListAdapters,
+      [done = std::move(done)](absl::StatusOr<v1::ListAdaptersResponse> adapters) {
+        if (absl::IsUnimplemented(adapters.status())) adapters = v1::ListAdaptersResponse();
+        done(std::move(adapters));
+      });
+}
+
+void Backend::LoadAdapter(const Caller& caller, v1::LoadAdapterRequest request,
+                          Callback<v1::LoadAdapterResponse> done) {
+  Start<Async, v1::LoadAdapterRequest, v1::LoadAdapterResponse>(
+      caller, std::move(request), &Async::LoadAdapter, std::move(done));
+}
+
+void Backend::UnloadAdapter(const Caller& caller, v1::UnloadAdapterRequest request,
+                            Callback<v1::UnloadAdapterResponse> done) {
+  Start<Async, v1::UnloadAdapterRequest, v1::UnloadAdapterResponse>(
+      caller, std::move(request), &Async::UnloadAdapter, std::move(done));
+}
+
 void Backend::GetVocabulary(const Caller& caller, v1::GetVocabularyRequest request,
                             Callback<v1::GetVocabularyResponse> done) {
   Start<Async, v1::GetVocabularyRequest, v1::GetVocabularyResponse>(

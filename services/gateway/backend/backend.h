@@ -84,6 +84,12 @@ class Backend {
                          Callback<v1::ApplyChatTemplateResponse> done);
   void GetStatus(const Caller& caller, v1::GetStatusRequest request,
                  Callback<v1::GetStatusResponse> done);
+  // None where the orchestrator is too old to know of adapters.
+  void ListAdapters(const Caller& caller, Callback<v1::ListAdaptersResponse> done);
+  void LoadAdapter(const Caller& caller, v1::LoadAdapterRequest request,
+                   Callback<v1::LoadAdapterResponse> done);
+  void UnloadAdapter(const Caller& caller, v1::UnloadAdapterRequest request,
+                     Callback<v1::UnloadAdapterResponse> done);
   // Whether an orchestrator serves, asked without credentials: grpc.health.v1 needs no token. OK,
   // or UNAVAILABLE and why not, on `loop`.
   void CheckHealth(http::Loop* loop, std::function<void(absl::Status)> done);

@@ -118,23 +118,20 @@ std::string EmbeddingsText(const v1::EmbedResponse& response, bool base64,
 }
 
 void ServeEmbeddings(const ApiContext& context, std::shared_ptr<http::Exchange> exchange) {
-  ReadBody(context, std::move(exchange),
-           [&context](const EmbedCall& call, ObjectReader& reader,
-                      const v1::GetModelResponse& model) -> absl::StatusOr<Action> {
-             absl::StatusOr<EmbeddingsInput> input = ReadEmbeddings(reader);
-             if (!input.ok()) return input.status();
-             return Action([&context, call, input = *std::move(input), name = model.name()] {
-               context.backend.Embed(
-                   call->caller(), input.request,
-                   [call, base64 = input.base64,
-                    name](const absl::StatusOr<v1::EmbedResponse>& response) {
-                     if (!response.ok()) return call->Respond(ErrorResponse(response.status()));
-                     call->Respond({.status = 200,
-                                    .headers = {{"content-type", "application/json"}},
-                                    .body = EmbeddingsText(*response, base64, name)});
-                   });
-             });
-           });
+  ServeBody(
+      context, std::move(exchange),
+      [](ObjectReader& reader, const auto&, const auto&) { return ReadEmbeddings(reader); },
+      [&context](const EmbedCall& call, const EmbeddingsInput& input, const auto& model) {
+        context.backend.Embed(call->caller(), input.request,
+                              [call, base64 = input.base64, name = model.name()](
+                                  const absl::StatusOr<v1::EmbedResponse>& response) {
+                                if (!response.ok())
+                                  return call->Respond(ErrorResponse(response.status()));
+                                call->Respond({.status = 200,
+                                               .headers = {{"content-type", "application/json"}},
+                                               .body = EmbeddingsText(*response, base64, name)});
+                              });
+      });
 }
 
 // ---- Reranking ----
@@ -207,20 +204,17 @@ json RerankJson(const v1::RerankResponse& response, const RerankInput& input,
 
 void ServeRerankAs(const ApiContext& context, std::shared_ptr<http::Exchange> exchange,
                    bool returns_documents) {
-  ReadBody(
+  ServeBody(
       context, std::move(exchange),
-      [&context, returns_documents](const EmbedCall& call, ObjectReader& reader,
-                                    const v1::GetModelResponse& model) -> absl::StatusOr<Action> {
-        absl::StatusOr<RerankInput> input = ReadRerank(reader, returns_documents);
-        if (!input.ok()) return input.status();
-        return Action([&context, call, input = *std::move(input), name = model.name()] {
-          context.backend.Rerank(
-              call->caller(), input.request,
-              [call, input, name](const absl::StatusOr<v1::RerankResponse>& response) {
-                if (!response.ok()) return call->Respond(ErrorResponse(response.status()));
-                call->Respond(200, RerankJson(*response, input, name));
-              });
-        });
+      [returns_documents](ObjectReader& reader, const auto&, const auto&) {
+        return ReadRerank(reader, returns_documents);
+      },
+      [&context](const EmbedCall& call, const RerankInput& input, const auto& model) {
+        context.backend.Rerank(call->caller(), input.request,
+                               AnswerWith<v1::RerankResponse>(
+                                   call, [input, name = model.name()](const auto& response) {
+                                     return RerankJson(response, input, name);
+                                   }));
       });
 }
 
@@ -330,15 +324,12 @@ class PairScores : public std::enable_shared_from_this<PairScores> {
 };
 
 void ServePairScore(const ApiContext& context, std::shared_ptr<http::Exchange> exchange) {
-  ReadBody(context, std::move(exchange),
-           [&context](const EmbedCall& call, ObjectReader& reader,
-                      const v1::GetModelResponse& model) -> absl::StatusOr<Action> {
-             absl::StatusOr<PairCalls> calls = ReadPairs(reader);
-             if (!calls.ok()) return calls.status();
-             return Action([&context, call, calls = *std::move(calls), name = model.name()] {
-               std::make_shared<PairScores>(context, call, calls, name)->Next();
-             });
-           });
+  ServeBody(
+      context, std::move(exchange),
+      [](ObjectReader& reader, const auto&, const auto&) { return ReadPairs(reader); },
+      [&context](const EmbedCall& call, const PairCalls& calls, const auto& model) {
+        std::make_shared<PairScores>(context, call, calls, model.name())->Next();
+      });
 }
 
 // ---- /classify ----
@@ -392,28 +383,22 @@ absl::Status CheckClassifier(const v1::GetModelResponse& model) {
 }
 
 void ServeClassify(const ApiContext& context, std::shared_ptr<http::Exchange> exchange) {
-  ReadBody(context, std::move(exchange),
-           [&context](const EmbedCall& call, ObjectReader& reader,
-                      const v1::GetModelResponse& model) -> absl::StatusOr<Action> {
-             absl::StatusOr<v1::EmbedRequest> request = ReadClassify(reader);
-             if (!request.ok()) return request.status();
-             if (absl::Status status = CheckClassifier(model); !status.ok()) return status;
-             return Action([&context, call, request = *std::move(request), model] {
-               context.backend.Embed(
-                   call->caller(), request,
-                   [call, model](const absl::StatusOr<v1::EmbedResponse>& response) {
-                     if (!response.ok()) return call->Respond(ErrorResponse(response.status()));
-                     call->Respond(200, ClassesJson(*response, model));
-                   });
-             });
-           });
-}
-
-// The model that is asked for, which every body may have.
-ObjectReader ReaderWithModel(const json& body) {
-  ObjectReader reader(body);
-  reader.String("model");
-  return reader;
+  ServeBody(
+      context, std::move(exchange),
+      [](ObjectReader& reader, const auto&,
+         const v1::GetModelResponse& model) -> absl::StatusOr<v1::EmbedRequest> {
+        absl::StatusOr<v1::EmbedRequest> request = ReadClassify(reader);
+        if (absl::Status status = CheckClassifier(model); request.ok() && !status.ok()) {
+          return status;
+        }
+        return request;
+      },
+      [&context](const EmbedCall& call, const v1::EmbedRequest& request, const auto& model) {
+        context.backend.Embed(call->caller(), request,
+                              AnswerWith<v1::EmbedResponse>(call, [model](const auto& response) {
+                                return ClassesJson(response, model);
+                              }));
+      });
 }
 
 }  // namespace
@@ -439,10 +424,8 @@ absl::Status CheckClassifyBody(const json& body, absl::string_view) {
 }
 
 void AddEmbeddingRoutes(http::Router& router, const ApiContext& context) {
-  const auto add = [&](const char* path, auto* serve) {
-    router.Add("POST", path, [&context, serve](std::shared_ptr<http::Exchange> exchange) {
-      serve(context, std::move(exchange));
-    });
+  const auto add = [&](const char* path, ServePath serve) {
+    AddPost(router, context, path, serve);
   };
   add("/v1/embeddings", &ServeEmbeddings);
   add("/rerank", &ServeRerank);

@@ -16,20 +16,37 @@ using nlohmann::json;
 
 constexpr char kModels[] = "/v1/models/";
 
+// As vLLM lists them: beside the model that they are for.
+json AdapterObject(const std::string& name, const v1::GetModelResponse& base) {
+  json object = ModelObject(base);
+  object["id"] = name;
+  object["parent"] = base.name();
+  object["root"] = name;
+  return object;
+}
+
 // The list where `wanted` is empty.
 void ServeModels(const ApiContext& context, std::shared_ptr<http::Exchange> exchange,
                  std::string wanted) {
   const auto call = std::make_shared<ApiCall>(std::move(exchange));
-  context.backend.AskForModel(call->caller(), [call, wanted = std::move(wanted)](
-                                                  const absl::StatusOr<v1::GetModelResponse>&
-                                                      model) {
-    if (!model.ok()) return call->Respond(ErrorResponse(model.status()));
-    if (wanted.empty()) {
-      return call->Respond(200, {{"object", "list"}, {"data", json::array({ModelObject(*model)})}});
-    }
-    if (wanted != model->name()) return call->Respond(ErrorResponse(ModelNotFound(wanted)));
-    call->Respond(200, ModelObject(*model));
-  });
+  context.backend.AskForModel(
+      call->caller(), [&context, call, wanted = std::move(wanted)](
+                          const absl::StatusOr<v1::GetModelResponse>& model) {
+        if (!model.ok()) return call->Respond(ErrorResponse(model.status()));
+        if (wanted == model->name()) return call->Respond(200, ModelObject(*model));
+        context.backend.ListAdapters(
+            call->caller(), [call, wanted, model = *model](
+                                const absl::StatusOr<v1::ListAdaptersResponse>& adapters) {
+              if (!adapters.ok()) return call->Respond(ErrorResponse(adapters.status()));
+              json data = json::array({ModelObject(model)});
+              for (const v1::AdapterInfo& adapter : adapters->adapters()) {
+                data.push_back(AdapterObject(adapter.name(), model));
+                if (adapter.name() == wanted) return call->Respond(200, data.back());
+              }
+              if (!wanted.empty()) return call->Respond(ErrorResponse(ModelNotFound(wanted)));
+              call->Respond(200, {{"object", "list"}, {"data", std::move(data)}});
+            });
+      });
 }
 
 }  // namespace

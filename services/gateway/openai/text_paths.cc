@@ -32,28 +32,6 @@ json TokensJson(const TokenIds& token_ids, int32_t context_size) {
   return {{"tokens", token_ids}, {"count", token_ids.size()}, {"max_model_len", context_size}};
 }
 
-// Of the text in `prompt`.
-void TokenizeText(const ApiContext& context, const Call& call, v1::TokenizeRequest request,
-                  int32_t context_size) {
-  context.backend.Tokenize(
-      call->caller(), std::move(request),
-      [call, context_size](const absl::StatusOr<v1::TokenizeResponse>& tokens) {
-        if (!tokens.ok()) return call->Respond(ErrorResponse(tokens.status()));
-        call->Respond(200, TokensJson(tokens->token_ids(), context_size));
-      });
-}
-
-// Of the prompt that the chat template makes of `messages`.
-void TokenizeChat(const ApiContext& context, const Call& call, const v1::Chat& chat,
-                  int32_t context_size) {
-  context.backend.ApplyChatTemplate(
-      call->caller(), TemplateRequest(chat),
-      [call, context_size](const absl::StatusOr<v1::ApplyChatTemplateResponse>& prompt) {
-        if (!prompt.ok()) return call->Respond(ErrorResponse(prompt.status()));
-        call->Respond(200, TokensJson(prompt->token_ids(), context_size));
-      });
-}
-
 // What is to be tokenized.
 struct TokenizeInput {
   std::optional<v1::Chat> chat;  // else the text
@@ -81,22 +59,29 @@ absl::StatusOr<TokenizeInput> ReadTokenizeInput(ObjectReader& reader, absl::stri
   return input;
 }
 
-absl::StatusOr<Action> ReadTokenize(const ApiContext& context, const Call& call,
-                                    ObjectReader& reader, const v1::GetModelResponse& model) {
-  absl::StatusOr<TokenizeInput> input = ReadTokenizeInput(reader, call->request().body);
-  if (!input.ok()) return input.status();
-  const int32_t context_size = model.max_positions();
-  return Action([&context, call, input = *std::move(input), context_size] {
-    if (input.chat.has_value()) return TokenizeChat(context, call, *input.chat, context_size);
-    TokenizeText(context, call, input.text, context_size);
-  });
+void Tokenize(const ApiContext& context, const Call& call, const TokenizeInput& input,
+              int32_t context_size) {
+  const auto tokens_json = [context_size](const auto& tokens) {
+    return TokensJson(tokens.token_ids(), context_size);
+  };
+  if (!input.chat.has_value()) {
+    return context.backend.Tokenize(call->caller(), input.text,
+                                    AnswerWith<v1::TokenizeResponse>(call, tokens_json));
+  }
+  // Of the prompt that the chat template makes of `messages`.
+  context.backend.ApplyChatTemplate(call->caller(), TemplateRequest(*input.chat),
+                                    AnswerWith<v1::ApplyChatTemplateResponse>(call, tokens_json));
 }
 
 void ServeTokenize(const ApiContext& context, std::shared_ptr<http::Exchange> exchange) {
-  ReadBody(context, std::move(exchange),
-           [&context](const Call& call, ObjectReader& reader, const v1::GetModelResponse& model) {
-             return ReadTokenize(context, call, reader, model);
-           });
+  ServeBody(
+      context, std::move(exchange),
+      [](ObjectReader& reader, const Call& call, const auto&) {
+        return ReadTokenizeInput(reader, call->request().body);
+      },
+      [&context](const Call& call, const TokenizeInput& input, const auto& model) {
+        Tokenize(context, call, input, model.max_positions());
+      });
 }
 
 absl::StatusOr<v1::DetokenizeRequest> ReadDetokenizeInput(ObjectReader& reader) {
@@ -108,24 +93,16 @@ absl::StatusOr<v1::DetokenizeRequest> ReadDetokenizeInput(ObjectReader& reader) 
   return request;
 }
 
-absl::StatusOr<Action> ReadDetokenize(const ApiContext& context, const Call& call,
-                                      ObjectReader& reader) {
-  const absl::StatusOr<v1::DetokenizeRequest> input = ReadDetokenizeInput(reader);
-  if (!input.ok()) return input.status();
-  return Action([&context, call, request = *input] {
-    context.backend.Detokenize(call->caller(), request,
-                               [call](const absl::StatusOr<v1::DetokenizeResponse>& text) {
-                                 if (!text.ok()) return call->Respond(ErrorResponse(text.status()));
-                                 call->Respond(200, {{"prompt", text->text()}});
-                               });
-  });
-}
-
 void ServeDetokenize(const ApiContext& context, std::shared_ptr<http::Exchange> exchange) {
-  ReadBody(context, std::move(exchange),
-           [&context](const Call& call, ObjectReader& reader, const v1::GetModelResponse&) {
-             return ReadDetokenize(context, call, reader);
-           });
+  ServeBody(
+      context, std::move(exchange),
+      [](ObjectReader& reader, const auto&, const auto&) { return ReadDetokenizeInput(reader); },
+      [&context](const Call& call, const v1::DetokenizeRequest& request, const auto&) {
+        context.backend.Detokenize(call->caller(), request,
+                                   AnswerWith<v1::DetokenizeResponse>(call, [](const auto& text) {
+                                     return json{{"prompt", text.text()}};
+                                   }));
+      });
 }
 
 // Of a ScoreResponse of one text, or of a ScoredText.
@@ -168,24 +145,28 @@ bool AsksForSeveral(const json& prompt) {
   return prompt.is_array() && !prompt.empty() && !prompt.front().is_number();
 }
 
-// Returns the prompts that are scored.
-absl::StatusOr<std::vector<Prompt>> ReadScoreInput(ObjectReader& reader,
-                                                   v1::ScoreRequest& request) {
-  std::vector<Prompt> prompts = ReadPrompts(reader, "prompt", kMostPrompts);
+struct ScoreInput {
+  v1::ScoreRequest request;
+  std::vector<Prompt> prompts;  // that are scored
+};
+
+absl::StatusOr<ScoreInput> ReadScoreInput(ObjectReader& reader) {
+  ScoreInput input;
+  input.prompts = ReadPrompts(reader, "prompt", kMostPrompts);
   if (const auto top = reader.Integer("top_logprobs", 0, 20)) {
-    request.set_top(static_cast<int32_t>(*top));
+    input.request.set_top(static_cast<int32_t>(*top));
   }
   // vLLM's priorities fall: smaller goes first.
   if (const auto priority = reader.Integer("priority", -kMaxPriority, kMaxPriority)) {
-    request.set_priority(static_cast<int32_t>(-*priority));
+    input.request.set_priority(static_cast<int32_t>(-*priority));
   }
   if (absl::Status status = reader.Finish(); !status.ok()) return status;
   if (!AsksForSeveral(*reader.Any("prompt"))) {
-    SetInput(prompts.front(), request);
-    return prompts;
+    SetInput(input.prompts.front(), input.request);
+    return input;
   }
-  for (const Prompt& prompt : prompts) SetInput(prompt, *request.add_inputs());
-  return prompts;
+  for (const Prompt& prompt : input.prompts) SetInput(prompt, *input.request.add_inputs());
+  return input;
 }
 
 void Score(const ApiContext& context, const Call& call, const v1::ScoreRequest& request,
@@ -206,52 +187,35 @@ void Score(const ApiContext& context, const Call& call, const v1::ScoreRequest& 
 }
 
 void ServeScore(const ApiContext& context, std::shared_ptr<http::Exchange> exchange) {
-  ReadBody(
+  ServeBody(
       context, std::move(exchange),
-      [&context](const Call& call, ObjectReader& reader,
-                 const v1::GetModelResponse& model) -> absl::StatusOr<Action> {
-        v1::ScoreRequest request;
-        absl::StatusOr<std::vector<Prompt>> prompts = ReadScoreInput(reader, request);
-        if (!prompts.ok()) return prompts.status();
-        return Action([&context, call, request = std::move(request), prompts = *std::move(prompts),
-                       name = model.name()] { Score(context, call, request, prompts, name); });
+      [](ObjectReader& reader, const auto&, const auto&) { return ReadScoreInput(reader); },
+      [&context](const Call& call, const ScoreInput& input, const auto& model) {
+        Score(context, call, input.request, input.prompts, model.name());
       });
-}
-
-// The model that is asked for, which every body may have.
-ObjectReader ReaderOf(const json& body) {
-  ObjectReader reader(body);
-  reader.String("model");
-  return reader;
 }
 
 }  // namespace
 
 absl::Status CheckTokenizeBody(const json& body, absl::string_view text) {
-  ObjectReader reader = ReaderOf(body);
+  ObjectReader reader = ReaderWithModel(body);
   return ReadTokenizeInput(reader, text).status();
 }
 
 absl::Status CheckDetokenizeBody(const json& body, absl::string_view) {
-  ObjectReader reader = ReaderOf(body);
+  ObjectReader reader = ReaderWithModel(body);
   return ReadDetokenizeInput(reader).status();
 }
 
 absl::Status CheckScoreBody(const json& body, absl::string_view) {
-  ObjectReader reader = ReaderOf(body);
-  v1::ScoreRequest request;
-  return ReadScoreInput(reader, request).status();
+  ObjectReader reader = ReaderWithModel(body);
+  return ReadScoreInput(reader).status();
 }
 
 void AddTextRoutes(http::Router& router, const ApiContext& context) {
-  const auto add = [&](const char* path, auto* serve) {
-    router.Add("POST", path, [&context, serve](std::shared_ptr<http::Exchange> exchange) {
-      serve(context, std::move(exchange));
-    });
-  };
-  add("/tokenize", &ServeTokenize);
-  add("/detokenize", &ServeDetokenize);
-  add("/v1/score", &ServeScore);
+  AddPost(router, context, "/tokenize", &ServeTokenize);
+  AddPost(router, context, "/detokenize", &ServeDetokenize);
+  AddPost(router, context, "/v1/score", &ServeScore);
 }
 
 }  // namespace sluice::gateway::openai

@@ -20,6 +20,7 @@ constexpr Described kDescriptions[] = {
     {"add_generation_prompt", "Whether the assistant's turn is begun. Default true."},
     {"add_special_tokens", "Whether tokens such as a beginning of sequence are put around a text."},
     {"bad_words", "Texts that are not written."},
+    {"base_model_name", "Without effect: the model that is served is the base."},
     {"beam_width", "Beams that a search keeps; it makes the request a search."},
     {"best_of",
      "Texts that are drawn, of which the n most probable are returned; of a search, its width."},
@@ -52,6 +53,10 @@ constexpr Described kDescriptions[] = {
     {"instruction", "Of Qwen3-Reranker: what is asked of each document."},
     {"instructions", "A system message before the input."},
     {"length_penalty", "How a search ranks texts of different lengths."},
+    {"load_inplace", "Takes the place of an adapter of this name. Default false."},
+    {"lora_int_id", "Without effect: adapters have names."},
+    {"lora_name", "What `model` calls the adapter: letters, digits and ._-:/ of ASCII."},
+    {"lora_path", "Its PEFT folder, as every process of the server finds it."},
     {"logprobs",
      "Completions: number of alternatives for each token. Chats: true to return "
      "log-probabilities."},

@@ -9,6 +9,7 @@
 #include "services/gateway/batches/batch_service.h"
 #include "services/gateway/json/json_text.h"
 #include "services/gateway/json/object_reader.h"
+#include "services/gateway/openai/adapter_paths.h"
 #include "services/gateway/openai/chat_request.h"
 #include "services/gateway/openai/completion_request.h"
 #include "services/gateway/openai/embedding_paths.h"
@@ -62,8 +63,9 @@ constexpr char kFileForm[] = R"({
   "properties": {"file": {"type": "string", "format": "binary"}, "purpose": {"const": "batch"}}})";
 
 constexpr ApiPath kPaths[] = {
-    {"GET", "/v1/models", kOpenAi, "The model that is served, in a list."},
-    {"GET", "/v1/models/{model}", kOpenAi, "The model, where it is the one that is served."},
+    {"GET", "/v1/models", kOpenAi, "The model that is served and its adapters, in a list."},
+    {"GET", "/v1/models/{model}", kOpenAi,
+     "The model, where it is the one that is served, or one of its adapters."},
     {"POST", "/v1/chat/completions", kOpenAi, "Answers a conversation, whole or streamed.",
      Check<openai::ReadChatRequest>, kChatProbes},
     {"POST", "/v1/completions", kOpenAi, "Continues a text, whole or streamed.",
@@ -120,6 +122,12 @@ constexpr ApiPath kPaths[] = {
     {"POST", "/classify", kEmbeddings,
      "Returns the label of each text and the probability of every label, as vLLM has it.",
      openai::CheckClassifyBody},
+    {"POST", "/v1/load_lora_adapter", kServer,
+     "Makes a LoRA adapter known, which `model` may name from then on: a PEFT folder of the "
+     "server. "
+     "For callers whom the operator's rules allow it.",
+     openai::CheckLoadAdapterBody},
+    {"POST", "/v1/unload_lora_adapter", kServer, "Forgets one.", openai::CheckUnloadAdapterBody},
     {"GET", "/health", kServer,
      "200 while the pipeline serves, else 503; with `?grace=60`, 503 once it has not served for 60 "
      "s."},

@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "services/gateway/json/json_text.h"
 #include "services/gateway/tool_calls/python_calls.h"
 
@@ -133,6 +134,22 @@ std::string ArgumentTypes::Value(const std::string& argument, absl::string_view 
     }
   }
   return ToJson(std::string(text));
+}
+
+std::string EscapedForJson(absl::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      escaped += {'\\', c};
+    } else if (c == '\n') {
+      escaped += "\\n";
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      absl::StrAppendFormat(&escaped, "\\u%04x", c);
+    } else {
+      escaped += c;
+    }
+  }
+  return escaped;
 }
 
 }  // namespace sluice::gateway

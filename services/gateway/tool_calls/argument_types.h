@@ -28,4 +28,7 @@ class ArgumentTypes {
   nlohmann::json schema_;
 };
 
+// What a JSON string has of a text between its quotes. Byte by byte: a character may come in parts.
+std::string EscapedForJson(absl::string_view text);
+
 }  // namespace sluice::gateway

@@ -17,6 +17,7 @@ constexpr struct {
     {"mistral", ToolFormat::kMistral},
     {"phi", ToolFormat::kPhi},
     {"gemma", ToolFormat::kGemma},
+    {"gemma4", ToolFormat::kGemma4},
     {"qwen3_xml", ToolFormat::kQwenXml},
     {"glm", ToolFormat::kGlm},
     {"deepseek", ToolFormat::kDeepSeek},
@@ -24,6 +25,9 @@ constexpr struct {
     {"kimi", ToolFormat::kKimi},
     {"granite", ToolFormat::kGranite},
     {"lfm", ToolFormat::kLfm},
+    {"cohere", ToolFormat::kCohere},
+    {"nemotron", ToolFormat::kNemotron},
+    {"olmo3", ToolFormat::kOlmo},
     {"harmony", ToolFormat::kHarmony},
 };
 
@@ -33,6 +37,10 @@ constexpr struct {
   ToolFormat format;
 } kMarks[] = {
     {"<|channel|>", ToolFormat::kHarmony},
+    {"<|tool>declaration:", ToolFormat::kGemma4},
+    {"<|START_ACTION|>", ToolFormat::kCohere},
+    {"<TOOLCALL>", ToolFormat::kNemotron},
+    {"<function_calls>", ToolFormat::kOlmo},
     {"<function=", ToolFormat::kQwenXml},
     {"<arg_key>", ToolFormat::kGlm},
     {"<｜DSML｜", ToolFormat::kDsml},
@@ -99,6 +107,10 @@ ToolFormat FormatOfPrompt(absl::string_view prompt) {
   const absl::string_view before = prompt.substr(0, call);
   const absl::string_view after = prompt.substr(call);
   if (absl::EndsWith(before, "to=functions.")) return ToolFormat::kHarmony;
+  if (absl::EndsWith(before, "<|tool_call>call:")) return ToolFormat::kGemma4;
+  if (absl::StrContains(before, "<|START_ACTION|>")) return ToolFormat::kCohere;
+  if (absl::StrContains(before, "<TOOLCALL>")) return ToolFormat::kNemotron;
+  if (absl::StrContains(before, "<function_calls>")) return ToolFormat::kOlmo;
   if (absl::StrContains(before, "<|tool_call_begin|>")) return ToolFormat::kKimi;
   if (absl::EndsWith(before, "<｜DSML｜invoke name=\"")) return ToolFormat::kDsml;
   if (absl::StrContains(before, "<｜tool▁call▁begin｜>")) return ToolFormat::kDeepSeek;

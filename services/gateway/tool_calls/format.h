@@ -17,15 +17,19 @@ enum class ToolFormat {
   kPythonic,   // [f(a=1), g(b="x")] as the whole text: Llama 4, 3.2
   kMistral,  // [TOOL_CALLS] [{"name": .., "arguments": {..}}, ..], or name[ARGS]{..} for each call
   kPhi,      // functools[{"name": .., "arguments": {..}}, ..]
-  kGemma,    // ```tool_code, a line f(a=1) for each call, ```
+  kGemma,    // ```tool_code, a line f(a=1) for each call, ```: Gemma 3
+  kGemma4,   // <|tool_call>call:f{a:1,b:<|"|>x<|"|>}<tool_call|>
   kQwenXml,  // <tool_call><function=f><parameter=a>1</parameter></function></tool_call>: Qwen3-Coder
   kGlm,      // <tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>
   kDeepSeek,  // <｜tool▁call▁begin｜>f<｜tool▁sep｜>{..}<｜tool▁call▁end｜>: V3.1; V3 and R1 by ```json
   kDsml,  // <｜DSML｜invoke name="f"><｜DSML｜parameter name="a" string="true">..: DeepSeek V3.2
-  kKimi,     // <|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{..}<|tool_call_end|>
-  kGranite,  // <|tool_call|>[{"name": .., "arguments": {..}}, ..]
-  kLfm,      // <|tool_call_start|>[f(a=1)]<|tool_call_end|>
-  kHarmony,  // <|channel|>commentary to=functions.f<|message|>{..}<|call|>: gpt-oss
+  kKimi,      // <|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{..}<|tool_call_end|>
+  kGranite,   // <|tool_call|>[{"name": .., "arguments": {..}}, ..]
+  kLfm,       // <|tool_call_start|>[f(a=1)]<|tool_call_end|>
+  kCohere,    // <|START_ACTION|>[{"tool_name": .., "parameters": {..}}, ..]<|END_ACTION|>
+  kNemotron,  // <TOOLCALL>[{"name": .., "arguments": {..}}, ..]</TOOLCALL>
+  kOlmo,      // <function_calls>, a line f(a=1) for each call, </function_calls>: OLMo 3
+  kHarmony,   // <|channel|>commentary to=functions.f<|message|>{..}<|call|>: gpt-oss
 };
 
 constexpr int kNumToolFormats = static_cast<int>(ToolFormat::kHarmony) + 1;

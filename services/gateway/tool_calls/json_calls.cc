@@ -16,11 +16,14 @@ namespace {
 
 using nlohmann::json;
 
+// Of the member that names the tool.
+bool IsNameKey(absl::string_view key) { return key == "name" || key == "tool_name"; }
+
 // One object, {"name": .., "arguments" or "parameters": {..} or its text}.
 std::optional<ToolCallPiece> CallOf(absl::string_view text) {
   const absl::StatusOr<json> object = ParseJson(text);
   if (!object.ok() || !object->is_object()) return std::nullopt;
-  const auto name = object->find("name");
+  const auto name = object->find(object->contains("name") ? "name" : "tool_name");
   if (name == object->end() || !name->is_string()) return std::nullopt;
   if (name->get_ref<const std::string&>().empty()) return std::nullopt;
   const char* const key = object->contains("arguments") ? "arguments" : "parameters";
@@ -45,8 +48,13 @@ class HeadReader {
   std::optional<std::pair<std::string, size_t>> Read() {
     std::string name;
     std::string key;
-    if (!Take('{') || !TakeString(&key) || key != "name" || !Take(':') || !TakeString(&name) ||
-        !Take(',') || !TakeString(&key) || !Take(':')) {
+    if (!Take('{') || !TakeString(&key)) return std::nullopt;
+    if (key == "tool_call_id" &&
+        !(Take(':') && TakeString(&name) && Take(',') && TakeString(&key))) {
+      return std::nullopt;
+    }
+    if (!IsNameKey(key) || !Take(':') || !TakeString(&name) || !Take(',') || !TakeString(&key) ||
+        !Take(':')) {
       return std::nullopt;
     }
     SkipSpace();

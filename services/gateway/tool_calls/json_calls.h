@@ -1,4 +1,5 @@
-// Calls as JSON writes them: {"name": .., "arguments" or "parameters": {..}}, one after the other, by
+// Calls as JSON writes them: {"name" or "tool_name": .., "arguments" or "parameters": {..}}, maybe with a
+// "tool_call_id" in front, one after the other, by
 // ',', ';' or white space, or in an array; or with their names before their arguments (named_call.h).
 // Arguments are handed on letter by letter.
 #pragma once

@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "services/gateway/tool_calls/brace_calls.h"
 #include "services/gateway/tool_calls/named_call.h"
 #include "services/gateway/tool_calls/python_calls.h"
 #include "services/gateway/tool_calls/section_calls.h"
@@ -40,6 +41,10 @@ const Tags& TagsOf(ToolFormat format) {
       *new Tags{{kDeepSeekTags.section_begin, kDeepSeekTags.call_begin}, "", ""};
   static const auto& dsml = *new Tags{{kDsmlSectionBegin, kDsmlTags.name_begin}, "", ""};
   static const auto& granite = *new Tags{{"<|tool_call|>", "<tool_call>"}, "", "[{"};
+  static const auto& gemma4 = *new Tags{{kGemma4CallBegin}, "", ""};
+  static const auto& cohere = *new Tags{{"<|START_ACTION|>"}, "<|END_ACTION|>", ""};
+  static const auto& nemotron = *new Tags{{"<TOOLCALL>"}, "</TOOLCALL>", ""};
+  static const auto& olmo = *new Tags{{"<function_calls>"}, "</function_calls>", ""};
   static const auto& lfm = *new Tags{{"<|tool_call_start|>"}, "<|tool_call_end|>", ""};
   switch (format) {
     case ToolFormat::kNone:
@@ -59,6 +64,14 @@ const Tags& TagsOf(ToolFormat format) {
       return granite;
     case ToolFormat::kLfm:
       return lfm;
+    case ToolFormat::kCohere:
+      return cohere;
+    case ToolFormat::kNemotron:
+      return nemotron;
+    case ToolFormat::kOlmo:
+      return olmo;
+    case ToolFormat::kGemma4:
+      return gemma4;
     case ToolFormat::kHermes:
       return hermes;
     case ToolFormat::kLlamaJson:
@@ -81,7 +94,7 @@ absl::string_view WithoutSpace(absl::string_view text) {
 
 bool IsPython(ToolFormat format) {
   return format == ToolFormat::kPythonic || format == ToolFormat::kGemma ||
-         format == ToolFormat::kLfm;
+         format == ToolFormat::kLfm || format == ToolFormat::kOlmo;
 }
 
 // Calls as JSON in a text that is whole.
@@ -111,6 +124,8 @@ std::unique_ptr<CallReader> NewCallReader(ToolFormat format, absl::string_view t
       return std::make_unique<XmlCallReader>(kDsmlTags, tag, tools);
     case ToolFormat::kKimi:
       return std::make_unique<SectionCallReader>(kKimiTags, tag);
+    case ToolFormat::kGemma4:
+      return std::make_unique<BraceCallReader>();
     default:
       return nullptr;
   }
@@ -191,15 +206,24 @@ bool OutputSplitter::AdvanceBeginning(bool at_end) {
   const absl::string_view text = WithoutSpace(pending_);
   if (absl::StartsWith(text, reasoning_.begin)) {
     pending_ = std::string(absl::StripPrefix(text, reasoning_.begin));
-    state_ = State::kThought;
+    BeginThought();
     return true;
   }
   if (!at_end && IsProperPrefix(text, reasoning_.begin)) return false;
-  state_ = State::kText;
+  state_ = State::kBehindThought;  // there may be the tag of texts
   return true;
 }
 
+void OutputSplitter::BeginThought() {
+  state_ = State::kThought;
+  drops_line_break_ = reasoning_.is_channel;
+}
+
 bool OutputSplitter::AdvanceThought(OutputPiece& piece, bool at_end) {
+  if (drops_line_break_ && !pending_.empty()) {
+    if (pending_[0] == '\n') pending_.erase(0, 1);
+    drops_line_break_ = false;
+  }
   const size_t end = pending_.find(reasoning_.end);
   if (end != std::string::npos) {
     absl::StrAppend(&piece.reasoning, absl::string_view(pending_).substr(0, end));
@@ -248,6 +272,7 @@ bool OutputSplitter::AdvanceText(OutputPiece& piece, bool at_end) {
   }
   std::vector<absl::string_view> begins(tags.begins.begin(), tags.begins.end());
   if (has_text_tag_) begins.push_back(reasoning_.text_end);
+  if (reasoning_.is_channel) begins.insert(begins.end(), {reasoning_.begin, reasoning_.end});
   const auto [begin, tag] = FindFirst(pending_, begins);
   const bool found = begin != std::string::npos;
   const size_t certain =
@@ -261,8 +286,12 @@ bool OutputSplitter::AdvanceText(OutputPiece& piece, bool at_end) {
     has_text_ = has_text_ || !is_space;
   }
   pending_.erase(0, certain + tag.size());
-  if (found && tag == reasoning_.text_end) {
+  if (found && has_text_tag_ && tag == reasoning_.text_end) {
     has_text_tag_ = false;
+  } else if (found && reasoning_.is_channel && tag == reasoning_.begin) {
+    BeginThought();
+  } else if (found && reasoning_.is_channel && tag == reasoning_.end) {
+    drops_space_ = true;
   } else if (found) {
     BeginCalls(std::string(tag));
   }

@@ -54,6 +54,7 @@ class OutputSplitter {
   bool AdvancePythonCall(OutputPiece& piece, bool at_end);
   bool AdvanceTaggedCall(OutputPiece& piece, bool at_end);
   bool AdvanceArguments(OutputPiece& piece);
+  void BeginThought();
   void BeginCalls(std::string tag);
   // Goes on with the text behind calls, or behind what looked like them.
   void EndCalls(bool has_calls);
@@ -71,7 +72,8 @@ class OutputSplitter {
   bool has_text_tag_ = false;                 // the tag that ends the text behind reasoning is due
   bool has_text_ = false;                     // since the beginning, or since the last call
   int64_t num_thought_tokens_ = 0;
-  bool drops_space_ = false;  // white space at the front of the text belongs to a tag before
+  bool drops_line_break_ = false;  // one at the front of the thought belongs to its tag
+  bool drops_space_ = false;       // white space at the front of the text belongs to a tag before
 };
 
 }  // namespace sluice::gateway

@@ -14,8 +14,12 @@ enum class ReasoningFormat {
   kThinkTags,         // <think>..</think> before the text: DeepSeek, GLM, Kimi, Qwen, SmolLM3
   kThinkAndResponse,  // <think>..</think><response>..</response>: Granite 3.3
   kThoughtProcess,    // Here is my thought process: .. Here is my response: ..: Granite 3.2
+  kThinkingTokens,    // <|START_THINKING|>..<|END_THINKING|><|START_RESPONSE|>..: Command R7B, A
+  kThoughtChannel,    // <|channel>thought, a line break, ..<channel|>: Gemma 4
   kChannels,          // <|channel|>analysis<|message|>..<|end|>: gpt-oss (harmony)
 };
+
+constexpr int kNumReasoningFormats = static_cast<int>(ReasoningFormat::kChannels) + 1;
 
 struct OutputStyle {
   ToolFormat tool_format = ToolFormat::kNone;
@@ -33,6 +37,9 @@ struct ReasoningTags {
   const char* end;
   const char* text_begin;
   const char* text_end;
+  // A line break behind `begin` belongs to it, there may be more reasoning anywhere in the text, and
+  // `end` without a beginning means nothing.
+  bool is_channel = false;
 };
 ReasoningTags TagsOf(ReasoningFormat format);
 

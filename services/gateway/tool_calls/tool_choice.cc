@@ -39,6 +39,7 @@ std::optional<CallTags> CallTagsOf(ToolFormat format) {
     case ToolFormat::kPythonic:
     case ToolFormat::kMistral:
     case ToolFormat::kGemma:
+    case ToolFormat::kGemma4:
     case ToolFormat::kQwenXml:
     case ToolFormat::kGlm:
     case ToolFormat::kDeepSeek:
@@ -46,6 +47,9 @@ std::optional<CallTags> CallTagsOf(ToolFormat format) {
     case ToolFormat::kKimi:
     case ToolFormat::kGranite:
     case ToolFormat::kLfm:
+    case ToolFormat::kCohere:
+    case ToolFormat::kNemotron:
+    case ToolFormat::kOlmo:
     case ToolFormat::kHarmony:
       return std::nullopt;
   }

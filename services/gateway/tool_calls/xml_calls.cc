@@ -21,23 +21,6 @@ constexpr char kNoName[] = " \t\r\n<>{}\"";
 
 size_t SizeOf(const char* tag) { return absl::string_view(tag).size(); }
 
-// What a JSON string has of a text between its quotes. Byte by byte: a character may come in parts.
-std::string Escaped(absl::string_view text) {
-  std::string escaped;
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      escaped += {'\\', c};
-    } else if (c == '\n') {
-      escaped += "\\n";
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      absl::StrAppendFormat(&escaped, "\\u%04x", c);
-    } else {
-      escaped += c;
-    }
-  }
-  return escaped;
-}
-
 std::string SchemaOf(const std::vector<OfferedTool>& tools, const std::string& name) {
   for (const OfferedTool& tool : tools) {
     if (tool.name == name) return tool.parameters;
@@ -227,7 +210,7 @@ bool XmlCallReader::ReadValue(std::string& text, bool at_end, Pieces& pieces) {
       BeginValue(pieces);
       AppendArguments("\"", pieces);
     }
-    AppendArguments(Escaped(value), pieces);
+    AppendArguments(EscapedForJson(value), pieces);
     if (is_whole) AppendArguments("\"", pieces);
   } else if (is_whole) {
     BeginValue(pieces);

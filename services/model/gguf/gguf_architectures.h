@@ -24,4 +24,13 @@ WriteGgufArchitecture WriteGgufQwen2Moe, WriteGgufQwen3Moe, WriteGgufOlmoe, Writ
 WriteGgufArchitecture WriteGgufGlm4Moe, WriteGgufDeepSeek2, WriteGgufErnieMoe, WriteGgufLlama4;
 WriteGgufArchitecture WriteGgufGraniteMoe;
 
+// ---- gguf_recurrent.cc ----
+
+WriteGgufArchitecture WriteGgufQwen3Next, WriteGgufQwen35, WriteGgufQwen35Moe;
+WriteGgufArchitecture WriteGgufGraniteHybrid, WriteGgufNemotronH;
+
+// ---- gguf_gemma4.cc ----
+
+WriteGgufArchitecture WriteGgufGemma4;
+
 }  // namespace sluice

@@ -24,7 +24,7 @@ constexpr int64_t kControlToken = 3;  // a value of tokenizer.ggml.token_type
 // Tokens that end an answer, where a file's ids name only some of them.
 constexpr const char* kEndTexts[] = {"<|eot_id|>",    "<|im_end|>",      "<|end|>",
                                      "<end_of_turn>", "<|end_of_text|>", "<|endoftext|>",
-                                     "<|eom_id|>"};
+                                     "<|eom_id|>",    "<turn|>"};
 
 // ---- Architectures ----
 
@@ -67,6 +67,13 @@ constexpr Architecture kArchitectures[] = {
     {"internlm2", "internlm2", WriteGgufInternLm2},
     {"phi2", "phi", WriteGgufPhi2},
     {"mistral3", "ministral3", WriteGgufMistral3},
+    {"qwen3next", "qwen3_next", WriteGgufQwen3Next},
+    {"qwen35", "qwen3_5_text", WriteGgufQwen35},
+    {"qwen35moe", "qwen3_5_moe_text", WriteGgufQwen35Moe},
+    {"granitehybrid", "granitemoehybrid", WriteGgufGraniteHybrid},
+    {"nemotron_h", "nemotron_h", WriteGgufNemotronH},
+    {"nemotron_h_moe", "nemotron_h", WriteGgufNemotronH},
+    {"gemma4", "gemma4_text", WriteGgufGemma4},
 };
 
 const Architecture* FindArchitecture(GgufFields& fields) {

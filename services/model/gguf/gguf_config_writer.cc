@@ -10,9 +10,15 @@ namespace sluice {
 namespace {
 
 constexpr char kEmbedding[] = "token_embd.weight";
-constexpr int64_t kMostLayers = 4096;
 
 }  // namespace
+
+std::optional<int64_t> GgufConfigWriter::Int(const char* key) {
+  if (!by_layer_.contains(key)) return fields_.Int(prefix_ + key);
+  const std::vector<int64_t> numbers = Ints(key);
+  if (numbers.empty()) return std::nullopt;
+  return std::ranges::max(numbers);
+}
 
 int64_t GgufConfigWriter::HeadDim() {
   const int64_t heads = std::max<int64_t>(Int("attention.head_count").value_or(1), 1);
@@ -25,7 +31,7 @@ int64_t GgufConfigWriter::NumLayers() {
 
 std::vector<int64_t> GgufConfigWriter::LayersWith(const char* tensor) {
   std::vector<int64_t> layers;
-  for (int64_t layer = 0; layer < std::min(NumLayers(), kMostLayers); ++layer) {
+  for (int64_t layer = 0; layer < std::min(NumLayers(), kMostGgufLayers); ++layer) {
     if (HasTensor(absl::StrCat("blk.", layer, ".", tensor))) layers.push_back(layer);
   }
   return layers;
@@ -90,6 +96,14 @@ void GgufConfigWriter::SetRopeScaling(int64_t dim) {
                                 .dim = dim,
                                 .max_positions = Int("context_length").value_or(0)});
   if (!scaling.is_null()) config_["rope_scaling"] = std::move(scaling);
+}
+
+double GgufConfigWriter::ShareOfPlainDivisors() {
+  if (!HasTensor(kGgufDivisors)) return 1;
+  const std::vector<double> divisors = GgufDivisors(fields_, kGgufDivisors, HeadDim() / 2);
+  if (divisors.empty()) return 1;
+  const auto plain = std::ranges::count(divisors, 1.0);
+  return static_cast<double>(plain) / static_cast<double>(divisors.size());
 }
 
 void GgufConfigWriter::SetExpertWidth(const char* name, const char* key, const char* tensor) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,9 @@
 #include "services/model/gguf/gguf_fields.h"
 
 namespace sluice {
+
+// The most layers that tensors are looked for of.
+inline constexpr int64_t kMostGgufLayers = 4096;
 
 class GgufConfigWriter {
  public:
@@ -24,8 +28,13 @@ class GgufConfigWriter {
   bool HasTensor(std::string_view name) const { return fields_.view().FindTensor(name) != nullptr; }
 
   // Keys are those below the architecture's name.
-  std::optional<int64_t> Int(const char* key) { return fields_.Int(prefix_ + key); }
+  std::optional<int64_t> Int(const char* key);
+  std::vector<int64_t> Ints(const char* key) { return fields_.Ints(prefix_ + key); }
+  // That the number of this key differs from layer to layer: Int() is the largest then.
+  void VariesByLayer(const char* key) { by_layer_.insert(key); }
   std::optional<double> Number(const char* key) { return fields_.Number(prefix_ + key); }
+
+  std::optional<bool> Bool(const char* key) { return fields_.Bool(prefix_ + key); }
 
   // Of a head's elements, where the file does not say: an even share of a row's.
   int64_t HeadDim();
@@ -53,6 +62,9 @@ class GgufConfigWriter {
   void SetRope(const char* fraction_name);
   // How positions are scaled; `dim` elements of a head turn.
   void SetRopeScaling(int64_t dim);
+  // How many of the divisors of frequencies, a vector of a head's pairs, are 1, as a share; 1 where the
+  // file has none.
+  double ShareOfPlainDivisors();
   // The width of an expert, which older files leave to its tensor [E, width, H].
   void SetExpertWidth(const char* name, const char* key, const char* tensor);
 
@@ -64,6 +76,7 @@ class GgufConfigWriter {
 
   GgufFields& fields_;
   const std::string prefix_;
+  std::set<std::string_view> by_layer_;
   nlohmann::json config_ = nlohmann::json::object();
 };
 

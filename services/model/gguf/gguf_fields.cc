@@ -23,6 +23,20 @@ std::optional<int64_t> GgufFields::Int(const std::string& key) {
   return std::nullopt;
 }
 
+std::vector<int64_t> GgufFields::Ints(const std::string& key) {
+  const GgufValue* value = view_.Find(key);
+  if (value == nullptr) return {};
+  if (const auto number = value->Int()) return {*number};
+  if (const auto list = value->Ints()) return *list;
+  if (value->is_array() && value->type() == GgufValueType::kBool) {
+    std::vector<int64_t> truths;
+    for (const std::byte each : value->bytes()) truths.push_back(each != std::byte{0} ? 1 : 0);
+    return truths;
+  }
+  Reject(key, "an integer or a list of integers");
+  return {};
+}
+
 std::optional<double> GgufFields::Number(const std::string& key) {
   const GgufValue* value = view_.Find(key);
   if (value == nullptr) return std::nullopt;

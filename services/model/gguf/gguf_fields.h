@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "services/model/gguf/gguf_container.h"
@@ -36,6 +37,8 @@ class GgufFields {
 
   // An integer, or an array of equal ones, as for each layer.
   std::optional<int64_t> Int(const std::string& key);
+  // The numbers of an array, or the only one; empty where there is none. Truths count as 0 and 1.
+  std::vector<int64_t> Ints(const std::string& key);
   std::optional<double> Number(const std::string& key);
   std::optional<bool> Bool(const std::string& key);
   std::optional<std::string> Text(const std::string& key);

@@ -12,29 +12,11 @@ namespace {
 
 using nlohmann::json;
 
-constexpr char kLlama3Factors[] = "rope_freqs.weight";
 constexpr char kLongFactors[] = "rope_factors_long.weight";
 constexpr char kShortFactors[] = "rope_factors_short.weight";
 
 // The limits of Llama 3, in turns within the original context.
 constexpr double kLowTurns = 1, kHighTurns = 4;
-
-// Of a vector with a number for each turned pair; empty, with an error, where it is no such.
-std::vector<double> Divisors(GgufFields& fields, const char* name, int64_t pairs) {
-  const GgufTensor* tensor = fields.view().FindTensor(name);
-  const bool fits = tensor != nullptr && tensor->shape.size() == 1 &&
-                    tensor->shape[0] == static_cast<uint64_t>(pairs) && pairs > 0 &&
-                    tensor->type->decode != nullptr && tensor->type->weights == 1;
-  if (!fits) {
-    fields.Fail(absl::StrCat("tensor \"", name, "\" is ",
-                             tensor == nullptr ? "missing" : "of another shape or type",
-                             "; accepted: F32 [", pairs, "]"));
-    return {};
-  }
-  std::vector<float> values(static_cast<size_t>(pairs));
-  tensor->type->decode(tensor->bytes.data(), pairs, values.data());
-  return {values.begin(), values.end()};
-}
 
 // What Llama 3's rule divides the frequency of a pair by.
 double Llama3Divisor(double frequency, double factor, double original) {
@@ -78,8 +60,8 @@ json FromDivisors(const std::vector<double>& divisors, const GgufRopeShape& shap
 
 json FromLists(GgufFields& fields, const GgufRopeShape& shape, const std::string& scaling) {
   json object = {{"rope_type", "longrope"},
-                 {"long_factor", Divisors(fields, kLongFactors, shape.dim / 2)},
-                 {"short_factor", Divisors(fields, kShortFactors, shape.dim / 2)}};
+                 {"long_factor", GgufDivisors(fields, kLongFactors, shape.dim / 2)},
+                 {"short_factor", GgufDivisors(fields, kShortFactors, shape.dim / 2)}};
   const auto original = fields.Int(scaling + "original_context_length");
   if (!original.has_value() || *original < 2) {
     fields.Reject(scaling + "original_context_length", "an integer of at least 2");
@@ -114,6 +96,22 @@ json FromKeys(GgufFields& fields, const std::string& type, const std::string& sc
 
 }  // namespace
 
+std::vector<double> GgufDivisors(GgufFields& fields, const char* name, int64_t pairs) {
+  const GgufTensor* tensor = fields.view().FindTensor(name);
+  const bool fits = tensor != nullptr && tensor->shape.size() == 1 &&
+                    tensor->shape[0] == static_cast<uint64_t>(pairs) && pairs > 0 &&
+                    tensor->type->decode != nullptr && tensor->type->weights == 1;
+  if (!fits) {
+    fields.Fail(absl::StrCat("tensor \"", name, "\" is ",
+                             tensor == nullptr ? "missing" : "of another shape or type",
+                             "; accepted: F32 [", pairs, "]"));
+    return {};
+  }
+  std::vector<float> values(static_cast<size_t>(pairs));
+  tensor->type->decode(tensor->bytes.data(), pairs, values.data());
+  return {values.begin(), values.end()};
+}
+
 json GgufRopeScaling(GgufFields& fields, const GgufRopeShape& shape) {
   const std::string scaling = shape.prefix + "rope.scaling.";
   const std::string key = scaling + "type";
@@ -124,8 +122,8 @@ json GgufRopeScaling(GgufFields& fields, const GgufRopeShape& shape) {
   const bool scales = factor != 0 && factor != 1;
   const std::string type = fields.Text(key).value_or(scales ? "linear" : "none");
   if (fields.view().FindTensor(kLongFactors) != nullptr) return FromLists(fields, shape, scaling);
-  if (fields.view().FindTensor(kLlama3Factors) != nullptr) {
-    const auto divisors = Divisors(fields, kLlama3Factors, shape.dim / 2);
+  if (fields.view().FindTensor(kGgufDivisors) != nullptr) {
+    const auto divisors = GgufDivisors(fields, kGgufDivisors, shape.dim / 2);
     return divisors.empty() ? json() : FromDivisors(divisors, shape);
   }
   if (type == "none") return nullptr;

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "services/model/gguf/gguf_fields.h"
 
@@ -21,5 +22,10 @@ struct GgufRopeShape {
 // rope_factors_long and rope_factors_short (LongRoPE), or from rope_freqs (Llama 3, whose
 // parameters are recognised where the divisors follow from them). Errors go to `fields`.
 nlohmann::json GgufRopeScaling(GgufFields& fields, const GgufRopeShape& shape);
+
+// The tensor with what frequencies are divided by.
+inline constexpr char kGgufDivisors[] = "rope_freqs.weight";
+// Such a vector, with a number for each of `pairs` pairs; empty, with an error, where it is no such.
+std::vector<double> GgufDivisors(GgufFields& fields, const char* name, int64_t pairs);
 
 }  // namespace sluice

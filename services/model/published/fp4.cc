@@ -9,14 +9,12 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/affine_word.h"
 #include "kernels/check.h"
+#include "kernels/fp4.h"
 #include "kernels/fp8.h"
 
 namespace sluice {
 namespace {
 
-// By the code: the sign is its highest bit.
-constexpr float kFp4Numbers[16] = {0,     0.5f,  1,  1.5f,  2,  3,  4,  6,
-                                   -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
 // Twice the magnitude of the largest, which makes numbers unsigned: number = (q - kFp4Zero) / 2.
 constexpr int kFp4Zero = 12;
 // By the code: q.
@@ -33,7 +31,7 @@ class Fp4Matrix : public PublishedMatrix {
  public:
   absl::Status Read(const MatrixPart& part, absl::Span<float> out) const final;
   absl::Status ReadRows(const MatrixPart& part, WeightFormat format,
-                        absl::Span<std::byte> out) const final;
+                        absl::Span<std::byte> out) const override;
   // Whole rows of codes and scales.
   std::vector<absl::Span<const std::byte>> BytesOf(const MatrixPart& part) const final {
     if (part.rows == 0) return {};
@@ -46,7 +44,7 @@ class Fp4Matrix : public PublishedMatrix {
   }
 
   // Twice a number is a whole one of five bits.
-  bool IsReadableAs(WeightFormat format) const final {
+  bool IsReadableAs(WeightFormat format) const override {
     const WeightFormatTraits& traits = TraitsOf(format);
     return HasZeroPoints(format) && traits.bits == 8 && group_ % traits.group == 0;
   }
@@ -56,10 +54,12 @@ class Fp4Matrix : public PublishedMatrix {
       : PublishedMatrix(std::move(tensors)), columns_(columns), group_(group) {}
 
   virtual float ScaleOf(int64_t index) const = 0;
-
- private:
+  // Of the group of a column, in all scales.
+  int64_t ScaleIndex(int64_t row, int64_t column) const {
+    return row * (columns_ / group_) + column / group_;
+  }
   absl::StatusOr<float> CheckedScale(int64_t row, int64_t column) const {
-    const float scale = ScaleOf(row * (columns_ / group_) + column / group_);
+    const float scale = ScaleOf(ScaleIndex(row, column));
     if (std::isfinite(scale)) return scale;
     return tensors()[1].Error("has a scale that is no number; accepted: numbers");
   }
@@ -67,6 +67,7 @@ class Fp4Matrix : public PublishedMatrix {
     return tensors()[0].bytes.data() + (row * columns_ + column) / 2;
   }
 
+ private:
   float NumberAt(int64_t row, int64_t column) const {
     return kFp4Numbers[static_cast<int>(*CodesOf(row, column)) >> (column % 2 * 4) & 15];
   }
@@ -140,11 +141,36 @@ class MxFp4Matrix final : public Fp4Matrix {
   MxFp4Matrix(std::vector<PackedTensor> tensors, int64_t columns)
       : Fp4Matrix(std::move(tensors), columns, kMxFp4Group) {}
 
+  bool IsReadableAs(WeightFormat format) const override {
+    return format == WeightFormat::kMxFp4 || Fp4Matrix::IsReadableAs(format);
+  }
+  absl::Status ReadRows(const MatrixPart& part, WeightFormat format,
+                        absl::Span<std::byte> out) const override;
+
  protected:
   float ScaleOf(int64_t index) const override {
     return Fp4BlockScale(static_cast<uint8_t>(tensors()[1].bytes[index]));
   }
 };
+
+// The file's own bytes, each scale before its codes.
+absl::Status MxFp4Matrix::ReadRows(const MatrixPart& part, WeightFormat format,
+                                   absl::Span<std::byte> out) const {
+  if (format != WeightFormat::kMxFp4) return Fp4Matrix::ReadRows(part, format, out);
+  SLUICE_CHECK(part.first_column % kMxFp4Group == 0 && part.columns % kMxFp4Group == 0);
+  std::byte* to = out.data();
+  for (int64_t r = 0; r < part.rows; ++r) {
+    const int64_t row = part.first_row + r * part.row_step;
+    for (int64_t i = 0; i < part.columns; i += kMxFp4Group) {
+      const int64_t column = part.first_column + i;
+      const auto scale = CheckedScale(row, column);
+      if (!scale.ok()) return scale.status();
+      *to++ = tensors()[1].bytes[ScaleIndex(row, column)];
+      to = std::copy_n(CodesOf(row, column), kMxFp4Group / 2, to);
+    }
+  }
+  return absl::OkStatus();
+}
 
 absl::Status CheckWholeGroups(const PackedTensor& codes, int64_t columns, int64_t group) {
   if (columns % group == 0) return absl::OkStatus();
@@ -160,8 +186,6 @@ void DecodeFp4(const std::byte* codes, int64_t count, float scale, float* out) {
     *out++ = kFp4Numbers[static_cast<int>(*codes >> 4)] * scale;
   }
 }
-
-float Fp4BlockScale(uint8_t code) { return code == 255 ? NAN : std::ldexp(1.0f, code - 127); }
 
 absl::StatusOr<std::unique_ptr<PublishedMatrix>> OpenNvFp4(const PackedFiles& files,
                                                            const std::string& stem, int64_t rows,

@@ -30,9 +30,6 @@ inline constexpr char kFp4ScalesSuffix[] = "_scales";
 // The numbers of `count` codes, an even number of them, times a scale.
 void DecodeFp4(const std::byte* codes, int64_t count, float scale, float* out);
 
-// 2^(code - 127); not a number for 255.
-float Fp4BlockScale(uint8_t code);
-
 // As PublishedMatrix::Open; `stem` is the name without ".weight".
 absl::StatusOr<std::unique_ptr<PublishedMatrix>> OpenNvFp4(const PackedFiles& files,
                                                            const std::string& stem, int64_t rows,

@@ -10,6 +10,10 @@ namespace {
 constexpr std::string_view kTekkenPattern =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
+// Qwen2's, with marks as letters.
+constexpr std::string_view kQwen35Pattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
 // DeepSeek V3's last split; numbers and CJK are split off before.
 constexpr std::string_view kDeepSeekV3Pattern =
     R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
@@ -62,7 +66,7 @@ constexpr GgufPreTokenizer kPreTokenizers[] = {
     {.names = "starcoder refact smollm codeshell command-r",
      .pre_tokenizer = kDigitsThenGpt2,
      .pattern = ""},
-    {.names = "llama-bpe llama3 llama-v3 falcon3",
+    {.names = "llama-bpe llama3 llama-v3 falcon3 pixtral",
      .pre_tokenizer = kByRegex,
      .pattern = kCl100kPattern,
      .keeps_whole_tokens = true,
@@ -75,6 +79,7 @@ constexpr GgufPreTokenizer kPreTokenizers[] = {
      .pre_tokenizer = kByRegex,
      .pattern = kQwen2Pattern,
      .composes = true},
+    {.names = "qwen35", .pre_tokenizer = kByRegex, .pattern = kQwen35Pattern, .composes = true},
     {.names = "gpt-4o llama4",
      .pre_tokenizer = kByRegex,
      .pattern = kO200kPattern,

@@ -174,8 +174,8 @@ Parts SentencePieceParts(const GgufVocabulary& vocabulary) {
 
 absl::StatusOr<std::string> GgufTokenizerJson(const GgufVocabulary& vocabulary,
                                               const std::string& source) {
-  absl::StatusOr<Parts> parts = vocabulary.model == "llama" ? SentencePieceParts(vocabulary)
-                                                            : ByteLevelParts(vocabulary, source);
+  absl::StatusOr<Parts> parts = vocabulary.model == "gpt2" ? ByteLevelParts(vocabulary, source)
+                                                           : SentencePieceParts(vocabulary);
   if (!parts.ok()) return parts.status();
   return StrCat(
       R"({"version": "1.0", "added_tokens": )", AddedTokensJson(vocabulary), R"(, "normalizer": )",

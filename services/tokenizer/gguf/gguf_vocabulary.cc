@@ -101,7 +101,8 @@ void ReadIds(GgufFields& fields, GgufVocabulary& vocabulary) {
   vocabulary.padding = ReadId(fields, vocabulary, "tokenizer.ggml.padding_token_id");
   vocabulary.adds_bos = fields.Bool("tokenizer.ggml.add_bos_token");
   vocabulary.adds_eos = fields.Bool("tokenizer.ggml.add_eos_token");
-  vocabulary.adds_space = fields.Bool("tokenizer.ggml.add_space_prefix").value_or(true);
+  vocabulary.adds_space =
+      fields.Bool("tokenizer.ggml.add_space_prefix").value_or(vocabulary.model != "gemma4");
 }
 
 }  // namespace
@@ -114,8 +115,9 @@ absl::StatusOr<GgufVocabulary> ReadGgufVocabulary(const GgufView& view) {
   if (vocabulary.model == "none") {
     return absl::NotFoundError(StrCat(view.source, " has no tokenizer; looked for ", kTokensKey));
   }
-  if (vocabulary.model != "gpt2" && vocabulary.model != "llama") {
-    fields.Reject(kModelKey, "\"gpt2\", \"llama\", \"none\"", absl::StatusCode::kUnimplemented);
+  if (vocabulary.model != "gpt2" && vocabulary.model != "llama" && vocabulary.model != "gemma4") {
+    fields.Reject(kModelKey, "\"gpt2\", \"llama\", \"gemma4\", \"none\"",
+                  absl::StatusCode::kUnimplemented);
     return fields.status();
   }
   vocabulary.pre = fields.Text("tokenizer.ggml.pre").value_or("");

@@ -25,7 +25,8 @@ struct GgufVocabulary {
   };
 
   std::string
-      model;        // tokenizer.ggml.model: "gpt2" (byte-level BPE) or "llama" (SentencePiece BPE)
+      model;        // tokenizer.ggml.model: "gpt2" (byte-level BPE), "llama" (SentencePiece BPE) or
+                    // "gemma4" (the same with merges in place of scores)
   std::string pre;  // tokenizer.ggml.pre: how text is split; empty: the file does not say
   std::vector<std::string_view> tokens;  // by id, UTF-8
   std::vector<TokenType> types;          // of each

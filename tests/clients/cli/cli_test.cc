@@ -46,27 +46,26 @@ const std::map<std::string, Names>& FlagsOfCommands() {
       if (parameter.name != std::string("seed")) parameters.emplace_back(parameter.name);
     }
     const Names sampling =
-        parameters + Names{"bad_words", "dry_breakers",   "max_tokens",     "seed",
-                           "stop",      "stop_token_ids", "ignore_eos",     "priority",
-                           "timeout",   "json_schema",    "any_json",       "regex",
-                           "grammar",   "choice",         "decline_drafts", "max_draft_tokens"};
+        parameters + Names{"bad_words",      "dry_breakers",    "max_tokens", "seed",    "stop",
+                           "stop_token_ids", "ignore_eos",      "priority",   "adapter", "timeout",
+                           "json_schema",    "any_json",        "regex",      "grammar", "choice",
+                           "decline_drafts", "max_draft_tokens"};
     const Names model = OptionsOf(kRun);
     const Names server = {"endpoint", "connect_timeout", "tls_cert",   "tls_key", "tls_ca",
                           "tls",      "insecure",        "token_file", "api_key"};
-    const Names adapters = {"adapters", "adapter"};
-    const Names score = {"text", "file", "lines",    "token_ids",
-                         "top",  "json", "priority", "timeout"};
+    const Names score = {"text", "file",     "lines",   "token_ids", "top",
+                         "json", "priority", "timeout", "adapter"};
     const Names load = {"prompt_tokens", "max_tokens",   "concurrency",  "requests",
                         "seed",          "json",         "phases",       "rounds",
                         "draft_replay",  "draft_tokens", "allow_drafts", "json_schema",
                         "any_json",      "regex",        "grammar",      "choice",
-                        "arrivals",      "fit"};
+                        "arrivals",      "fit",          "adapter"};
     return new std::map<std::string, Names>{
-        {"run", prompt + sampling + model + adapters},
+        {"run", prompt + sampling + model},
         {"up", OptionsOf(kUp)},
         {"generate", prompt + sampling + server},
         {"chat", Names{"system"} + sampling + model + server},
-        {"score", score + model + adapters + server},
+        {"score", score + model + server},
         {"embed", Names{"text", "lines", "token_ids", "prompt_name", "dimensions",
                         "truncate_tokens", "json", "priority", "timeout"} +
                       model + server},

@@ -41,33 +41,30 @@ TEST(RunTest, StartsThePipelineThatTheFlagsDescribe) {
   EXPECT_EQ(pipeline.requests().at(0).text(), "Once");
 }
 
-TEST(RunTest, ComputesWithTheAdapterOfThatName) {
+TEST(RunTest, AsksForTheAdapterOfThatName) {
   FakePipeline pipeline(Saying(Story()));
   FakeEnvironment fake;
-  std::string seen;
+  std::string adapters;
   fake.environment.start_in_process = [&](const InProcessOptions& options) {
-    seen = options.adapter;
+    adapters = options.values.Get<std::string>("adapters");
     return pipeline.InProcess();
   };
   EXPECT_EQ(fake.Run({"run", "--model", SomeModel(), "--adapters", "a=/first,b=/second",
                       "--adapter", "b", "Once"}),
             0);
-  EXPECT_EQ(seen, "/second");
-  EXPECT_EQ(fake.Run({"run", "--model", SomeModel(), "--adapters", "a=/first", "Once"}), 0);
-  EXPECT_EQ(seen, "");
+  EXPECT_EQ(adapters, "a=/first,b=/second");
+  EXPECT_EQ(pipeline.requests().at(0).adapter(), "b");
 }
 
-TEST(RunTest, RefusesAdaptersThatItIsNotTold) {
-  const auto refused = [](const std::vector<std::string>& arguments) {
+TEST(RunTest, RefusesListsOfAdaptersThatAreNone) {
+  const auto refused = [](const std::string& adapters) {
     FakeEnvironment fake;
-    EXPECT_EQ(fake.Run(arguments), 2);
+    EXPECT_EQ(fake.Run({"run", "--adapters", adapters, "Once"}), 2);
     return fake.err.str();
   };
-  EXPECT_THAT(refused({"run", "--adapters", "a=/first,b=/second", "--adapter", "c", "Once"}),
-              HasSubstr("--adapter is c; accepted: a, b"));
-  EXPECT_THAT(refused({"run", "--adapter", "c", "Once"}), HasSubstr("--adapters NAME=DIR"));
-  EXPECT_THAT(refused({"run", "--adapters", "first", "Once"}),
-              HasSubstr("\"first\" is no adapter"));
+  EXPECT_THAT(refused("first"),
+              HasSubstr("--adapters: \"first\" is no adapter; accepted: NAME=DIR"));
+  EXPECT_THAT(refused("a=/first,a=/second"), HasSubstr("\"a\" names two adapters"));
 }
 
 TEST(RunTest, SaysHowManyPositionsThePoolHolds) {

@@ -67,7 +67,8 @@ class Collected:
 
 # An operation's arguments, after its name, and what its answer is in the words of the suite.
 OPERATIONS = {
-    "score": (lambda request: {"prompt": request["text"], "top": request["top"]}, lambda score: {
+    "score": (lambda request: {"prompt": request["text"], "top": request["top"],
+                               "adapter": request.get("adapter", "")}, lambda score: {
         "token_ids": list(score.token_ids), "logprobs": [position(p) for p in score.logprobs], "mean_nll": score.mean_nll}),
     "tokenize": (lambda request: {"text": request["text"]}, lambda ids: {"token_ids": ids}),
     "detokenize": (lambda request: {"token_ids": request["tokenIds"]}, lambda text: {"text": text}),

@@ -29,7 +29,7 @@ async function answer(client, test) {
   switch (test.op ?? "generate") {
     case "generate": return generate(client, test, call.timeoutMs);
     case "score": {
-      const score = await client.score(test.request.text, {top: test.request.top, ...call});
+      const score = await client.score(test.request.text, {top: test.request.top, adapter: test.request.adapter, ...call});
       return {token_ids: score.tokenIds, logprobs: score.logprobs.map(position), mean_nll: score.meanNll};
     }
     case "tokenize": return {token_ids: await client.tokenize(test.request.text, call)};

@@ -3,11 +3,15 @@
 #include <cstdint>
 #include <fstream>
 #include <functional>
+#include <memory>
 #include <random>
 #include <sstream>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "kernels/expert_ops.h"
+#include "kernels/recurrent_ops.h"
 #include "tests/kernels/testing/backend_cases.h"
 #include "tests/kernels/testing/paged_sequence.h"
 #include "tests/kernels/testing/primitives.h"
@@ -210,6 +214,94 @@ void Embeddings(Backend& backend, Hash& hash) {
   }
 }
 
+// Which rows an expert has, and what becomes of them. The products are those of `format`.
+void Experts(Backend& backend, WeightFormat format, Hash& hash) {
+  constexpr int kExperts = 8, kChosen = 3;
+  constexpr int64_t kHidden = 64, kWidth = 96, kRows = 11;
+  ExpertOps& experts = *backend.experts();
+  Floats floats(10);
+  const auto packed = [&](int64_t outputs, int64_t inputs, bool gated) {
+    std::vector<std::unique_ptr<PackedMatrix>> matrices;
+    for (int expert = 0; expert < kExperts; ++expert) {
+      matrices.push_back(Pack(backend, floats.Matrix(outputs, inputs, 0.1f),
+                              {.format = format, .num_slices = 1, .gated = gated}));
+    }
+    return ExpertMatrices(std::move(matrices));
+  };
+  const ExpertMatrices gate_up = packed(2 * kWidth, kHidden, true);
+  const ExpertMatrices down = packed(kHidden, kWidth, false);
+  const HostMatrix outputs = floats.Matrix(kRows, kExperts, 2);
+  const HostMatrix rows = floats.Matrix(kRows, kHidden);
+  experts.ReserveForExperts(gate_up, down, nullptr, kChosen, kRows);
+  for (const RouterScores scores : {RouterScores::kSoftmax, RouterScores::kSigmoid}) {
+    const size_t size = Routing::SizeBytes(kRows, kExperts, kChosen);
+    const auto memory = backend.Allocate(size);
+    ASSERT_TRUE(memory.ok()) << memory.status();
+    const Routing routing = Routing::In((*memory)->data(), kRows, kExperts, kChosen);
+    const DeviceMatrix router(backend, outputs), x(backend, rows);
+    const DeviceMatrix inner(backend, kRows * kChosen, kWidth), out(backend, kRows, kHidden);
+    const RouteParams params{.scores = scores, .num_chosen = kChosen, .normalised = true};
+    experts.Route(router.view(), params, routing);
+    experts.GroupedGemm(x.view(), gate_up, routing, {}, inner.view());
+    experts.CombineExperts(inner.view(), down, routing, {}, out.view());
+    std::vector<std::byte> chosen(size);
+    ASSERT_TRUE(backend.CopyOut((*memory)->data(), absl::MakeSpan(chosen)).ok());
+    hash.Add(chosen.data(), chosen.size());
+    hash.Add(out.Read());
+  }
+}
+
+// A sequence over a boundary, a chunk and a position by itself.
+void Recurrence(Backend& backend, bool has_correction, Hash& hash) {
+  constexpr int64_t kLength = 80;
+  constexpr int kHeads = 4;
+  const StatePoolSpec spec{.num_layers = 1,
+                           .num_slots = 2,
+                           .num_heads = kHeads,
+                           .num_key_heads = 2,
+                           .key_dim = 16,
+                           .value_dim = 24,
+                           .conv_width = 4};
+  RecurrentOps& ops = *backend.recurrence();
+  const auto pool = ops.NewStatePool(spec);
+  ASSERT_TRUE(pool.ok()) << pool.status();
+  Floats floats(11);
+  const DeviceMatrix conv(backend, floats.Matrix(spec.conv_width, spec.channels()));
+  const DeviceMatrix bias(backend, floats.Matrix(1, kHeads)),
+      rate(backend, floats.Matrix(1, kHeads));
+  const DeviceMatrix norm(backend, floats.Matrix(1, spec.value_dim));
+  const DeviceMatrix skip(backend, floats.Matrix(1, kHeads));
+  const RecurrenceParams params{.has_correction = has_correction,
+                                .conv = conv.data(),
+                                .decay_bias = bias.data(),
+                                .log_rate = rate.data(),
+                                .norm = norm.data(),
+                                .norm_eps = 1e-5F,
+                                .skip = skip.data(),
+                                .most_step = 100};
+  const HostMatrix mixed = floats.Matrix(kLength, spec.channels());
+  const HostMatrix gate = floats.Matrix(kLength, spec.values_width());
+  const HostMatrix beta = floats.Matrix(kLength, kHeads), decay = floats.Matrix(kLength, kHeads);
+  const std::vector<int32_t> slots = {0, 1};
+  for (const auto& [first, count] :
+       {std::pair<int64_t, int64_t>{0, kLength - 1}, {kLength - 1, 1}}) {
+    DeviceMatrix in(backend, mixed.Rows(first, count));
+    const DeviceMatrix gates(backend, gate.Rows(first, count));
+    const DeviceMatrix betas(backend, beta.Rows(first, count));
+    const DeviceMatrix decays(backend, decay.Rows(first, count));
+    const DeviceMatrix out(backend, count, spec.values_width());
+    const StateSegment segment{.num_rows = count,
+                               .first_position = first,
+                               .slots = absl::MakeConstSpan(slots).subspan(first > 0 ? 1 : 0)};
+    backend.BeginStep({}, count);
+    ops.BeginStates({&segment, 1});
+    ops.Recur(
+        {.mixed = in.view(), .gate = gates.view(), .beta = betas.view(), .decay = decays.view()},
+        params, 0, **pool, out.view());
+    hash.Add(out.Read());
+  }
+}
+
 const char* RecordPath() { return SLUICE_BITS_RECORD; }
 
 }  // namespace
@@ -231,6 +323,19 @@ std::map<std::string, std::string> BitsOf(Backend& backend) {
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF8E4M3}) {
     operations["attention_" + std::string(Name(dtype))] = [dtype](Backend& b, Hash& hash) {
       Attention(b, dtype, hash);
+    };
+  }
+  if (backend.experts() != nullptr) {
+    for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kMxFp4}) {
+      operations["experts_" + std::string(Name(format))] = [format](Backend& b, Hash& hash) {
+        Experts(b, format, hash);
+      };
+    }
+  }
+  if (backend.recurrence() != nullptr) {
+    operations["recurrence_delta"] = [](Backend& b, Hash& hash) { Recurrence(b, true, hash); };
+    operations["recurrence_state_space"] = [](Backend& b, Hash& hash) {
+      Recurrence(b, false, hash);
     };
   }
   std::map<std::string, std::string> bits;

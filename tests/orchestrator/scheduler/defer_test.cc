@@ -96,7 +96,7 @@ TEST_F(DeferTest, TimeSpentOnATenantCountsAsTokens) {
   scheduler().BillTime("nobody", 0.5);
   EXPECT_EQ(Parts(PlanAndCommit())[0].sequence, 11u);
   EXPECT_EQ(Parts(PlanAndCommit())[0].sequence, 12u);
-  EXPECT_EQ(scheduler().tenants().all().at("costly").served, 1000);
+  EXPECT_EQ(tenants().all().at("costly").served, 1000);
 }
 
 TEST_F(DeferTest, TimeSpentOnATenantWithoutSequencesIsNotForgotten) {

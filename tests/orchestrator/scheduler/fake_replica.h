@@ -48,13 +48,21 @@ inline uint64_t ChainStart(const RopeLengthClass& rope_length_class, int32_t len
   return rope_length_class ? static_cast<uint64_t>(rope_length_class(length)) : 0;
 }
 
-// The hash at every position of `tokens`.
+// What an adapter makes of every hash before it is extended.
+inline uint64_t HashOfAdapter(const std::string& adapter) {
+  uint64_t hash = 0;
+  for (const char c : adapter) hash = Extend(hash, c);
+  return hash;
+}
+
+// The hash at every position of `tokens`, computed with an adapter; empty: with none.
 inline std::vector<uint64_t> HashChain(const std::vector<TokenId>& tokens,
-                                       const RopeLengthClass& rope_length_class) {
+                                       const RopeLengthClass& rope_length_class,
+                                       const std::string& adapter = "") {
   const uint64_t start = ChainStart(rope_length_class, static_cast<int32_t>(tokens.size()));
   std::vector<uint64_t> chain;
   for (const TokenId token : tokens)
-    chain.push_back(Extend(chain.empty() ? start : chain.back(), token));
+    chain.push_back(Extend((chain.empty() ? start : chain.back()) ^ HashOfAdapter(adapter), token));
   return chain;
 }
 
@@ -86,6 +94,9 @@ class FakeReplica {
       const Submitted submitted = std::move(queue_.front());
       queue_.pop_front();
       for (const SequenceId sequence : submitted.step.ended) tables_.erase(sequence);
+      for (const AdapterChange& change : submitted.step.adapters) {
+        adapters_[change.slot] = change.adapter;
+      }
       for (const BlockCopy& copy : submitted.step.copies) {
         Copy(copy, submitted.spoiled);
       }
@@ -105,6 +116,7 @@ class FakeReplica {
   void Drop() {
     queue_.clear();
     tables_.clear();
+    adapters_.clear();
   }
 
   // Everything in memory and under way is lost; it has so many blocks from now on.
@@ -152,9 +164,9 @@ class FakeReplica {
     }
     State& state = StateOf(segment, position);
     state.since.resize(block_size_, kEmpty);
-    state.since[row] = submitted.spoiled
-                           ? kGarbage
-                           : Extend(row == 0 ? state.before : state.since[row - 1], token);
+    const uint64_t before = row == 0 ? state.before : state.since[row - 1];
+    state.since[row] =
+        submitted.spoiled ? kGarbage : Extend(before ^ HashOfAdapter(AdapterOf(segment)), token);
     const auto end = segment.first_position + std::ssize(segment.tokens) - segment.num_drafts;
     if (submitted.spoiled || position >= end) return absl::OkStatus();
     const int32_t begin = position - row;
@@ -176,6 +188,13 @@ class FakeReplica {
   TokenId TokenOf(const Segment& segment, int32_t offset) const {
     if (!segment.chosen_by.has_value()) return segment.tokens[offset];
     return results_.at(segment.chosen_by->step).at(segment.chosen_by->row);
+  }
+
+  // What is in its slot.
+  std::string AdapterOf(const Segment& segment) const {
+    if (segment.adapter_slot < 0) return "";
+    const auto found = adapters_.find(segment.adapter_slot);
+    return found == adapters_.end() ? "of an empty slot" : found->second;
   }
 
   absl::Status ChangeTable(const Segment& segment) {
@@ -209,7 +228,9 @@ class FakeReplica {
                                   ? ChainStart(rope_length_class_, segment.sequence_length)
                                   : Slot(segment, position - 1);
       Slot(segment, position) =
-          submitted.spoiled ? kGarbage : Extend(before, TokenOf(segment, offset));
+          submitted.spoiled
+              ? kGarbage
+              : Extend(before ^ HashOfAdapter(AdapterOf(segment)), TokenOf(segment, offset));
       if (states_.empty()) continue;
       const TokenId token = submitted.spoiled ? 0 : TokenOf(segment, offset);
       if (absl::Status status = Recur(submitted, index, position, token); !status.ok()) {
@@ -237,6 +258,7 @@ class FakeReplica {
 
   int32_t block_size_;
   RopeLengthClass rope_length_class_;
+  std::map<int32_t, std::string> adapters_;            // by slot
   std::vector<uint64_t> memory_;                       // by slot
   std::vector<State> states_;                          // by slot for states
   std::map<SequenceId, std::vector<BlockId>> tables_;  // as the steps have told them

@@ -13,7 +13,7 @@ SoloRun RunAlone(const SequenceSpec& spec, const RopeLengthClass& rope_length_cl
   run.tokens.insert(run.tokens.end(), spec.resumed_tokens.begin(), spec.resumed_tokens.end());
   const auto resumed = static_cast<int32_t>(spec.resumed_tokens.size());
   for (int32_t i = resumed; i < spec.max_new_tokens; ++i) {
-    const TokenId token = NextToken(HashChain(run.tokens, rope_length_class).back());
+    const TokenId token = NextToken(HashChain(run.tokens, rope_length_class, spec.adapter).back());
     run.tokens.push_back(token);
     if (std::count(spec.stop_tokens.begin(), spec.stop_tokens.end(), token) > 0) {
       run.reason = FinishReason::kStop;
@@ -79,8 +79,10 @@ SequenceSpec RandomSchedule::RandomSpec() {
   if (!clients_.empty() && Chance(50)) {
     const Client& other = RandomClient();
     spec.prompt = other.spec.prompt;
+    spec.adapter = other.spec.adapter;
     if (Chance(90)) spec.prompt_of = other.spec.id;
   } else {
+    if (Chance(25)) spec.adapter = std::string(1, static_cast<char>('p' + Pick(0, 4)));
     spec.prompt.resize(Pick(1, 20));
     for (TokenId& token : spec.prompt) token = Pick(0, 3);  // prompts often have common prefixes
   }
@@ -97,10 +99,11 @@ SequenceSpec RandomSchedule::RandomSpec() {
 }
 
 // As far as steps ahead and drafts can go before an end is known.
-std::vector<TokenId> RandomSchedule::Endless(const SoloRun& solo) const {
+std::vector<TokenId> RandomSchedule::Endless(const SoloRun& solo,
+                                             const std::string& adapter) const {
   std::vector<TokenId> tokens = solo.tokens;
   for (int i = 0; i < std::max(options_.steps_ahead, kMostDrafts); ++i) {
-    tokens.push_back(NextToken(HashChain(tokens, options_.rope_length_class).back()));
+    tokens.push_back(NextToken(HashChain(tokens, options_.rope_length_class, adapter).back()));
   }
   return tokens;
 }
@@ -108,7 +111,7 @@ std::vector<TokenId> RandomSchedule::Endless(const SoloRun& solo) const {
 void RandomSchedule::AddSequence() {
   Client client = {.serial = next_serial_++, .spec = RandomSpec()};
   client.solo = RunAlone(client.spec, options_.rope_length_class);
-  client.endless = Endless(client.solo);
+  client.endless = Endless(client.solo, client.spec.adapter);
   const auto num_prompt = static_cast<int>(client.spec.prompt.size());
   const int num_generated = static_cast<int>(client.solo.tokens.size()) - num_prompt;
   client.tokens = client.spec.prompt;
@@ -164,7 +167,7 @@ void RandomSchedule::ForkOne() {
   }
   ASSERT_TRUE(status.ok()) << status;
   child.solo = RunAlone(child.spec, options_.rope_length_class);
-  child.endless = Endless(child.solo);
+  child.endless = Endless(child.solo, child.spec.adapter);
   clients_.emplace(fork.to, std::move(child));
   ++coverage_.forks;
 }
@@ -188,7 +191,9 @@ void RandomSchedule::PlanStep() {
       ++in_flight.num_rows;
     }
     const auto end = client.endless.begin() + segment.sequence_length;
-    chains.push_back(HashChain({client.endless.begin(), end}, options_.rope_length_class));
+    chains.push_back(
+        HashChain({client.endless.begin(), end}, options_.rope_length_class, client.spec.adapter));
+    coverage_.adapted += segment.adapter_slot >= 0;
     coverage_.ahead += segment.chosen_by.has_value();
     coverage_.other_lengths += options_.rope_length_class != nullptr &&
                                segment.first_position == 0 &&

@@ -55,6 +55,7 @@ struct Coverage {
   int64_t copied_states = 0;
   int64_t found_by_state = 0;
   int64_t forked_by_state = 0;
+  int64_t adapted = 0;  // segments with an adapter
 };
 
 class RandomSchedule {
@@ -71,6 +72,7 @@ class RandomSchedule {
                  .max_positions = 60,
                  .max_inflight_steps = Pick(1, 4),
                  .steps_ahead = Pick(0, 2),
+                 .num_adapter_slots = Pick(1, 3),
                  .rope_length_class = RandomLengths(),
                  .tenant_policies = [this] { return policies_; },
                  .drafts = Pick(0, 1) == 1 ? &drafts_ : nullptr},
@@ -115,7 +117,7 @@ class RandomSchedule {
   RopeLengthClass RandomLengths();
   SequenceSpec RandomSpec();
   std::shared_ptr<const TenantPolicies> RandomPolicies();
-  std::vector<TokenId> Endless(const SoloRun& solo) const;
+  std::vector<TokenId> Endless(const SoloRun& solo, const std::string& adapter) const;
   void AddSequence();
   void ForkOne();
   void PlanStep();

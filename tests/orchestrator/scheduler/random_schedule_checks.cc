@@ -10,9 +10,12 @@ namespace sluice {
 
 // Whoever awaits a choice gives way to those of its priority and above.
 bool RandomSchedule::SomebodyCanGoOn() const {
-  // One that sits out keeps its blocks, and others behind it may need them.
-  if (std::any_of(clients_.begin(), clients_.end(),
-                  [](const auto& entry) { return entry.second.sits_out; })) {
+  // One that sits out keeps its blocks, and others behind it may need them. One that awaits a choice
+  // keeps its adapter's slot.
+  if (std::any_of(clients_.begin(), clients_.end(), [](const auto& entry) {
+        const Client& client = entry.second;
+        return client.sits_out || (client.choice.has_value() && !client.spec.adapter.empty());
+      })) {
     return false;
   }
   std::optional<int32_t> lowest;

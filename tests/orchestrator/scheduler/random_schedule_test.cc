@@ -58,6 +58,7 @@ TEST(RandomSchedule, EverySequenceEndsWithTheTokensOfItsSoloRun) {
   went("copied_states", coverage.copied_states, 1'000);
   went("found_by_state", coverage.found_by_state, 10'000);
   went("forked_by_state", coverage.forked_by_state, 1'000);
+  went("adapted", coverage.adapted, 5'000);
 }
 
 // Each kind of bug, planted into the books of a scheduler at work, is found at once.

@@ -146,7 +146,7 @@ TEST_F(TenantsTest, ANewcomerNeedNotWaitUntilSomebodyElseHasFinished) {
   AddOf("b", 201, 4, 300);
   AddOf("b", 202, 4, 300);
   for (int i = 0; i < 5; ++i) PlanAndCommit();
-  EXPECT_EQ(scheduler().tenants().all().at("b").num_running, 2);
+  EXPECT_EQ(tenants().all().at("b").num_running, 2);
   EXPECT_EQ(Usage(1).preemptions + Usage(2).preemptions, 0);
 }
 
@@ -157,12 +157,12 @@ TEST_F(TenantsTest, WhoLacksLittleOfItsPartWaitsForTheNextPlaceThatIsLeft) {
   for (int i = 0; i < 5; ++i) PlanAndCommit();
   for (SequenceId id = 201; id <= 210; ++id) AddOf("b", id, 4, 300);
   for (int i = 0; i < 20; ++i) PlanAndCommit();
-  const auto& tenants = scheduler().tenants().all();
-  EXPECT_EQ(tenants.at("b").num_running, 7);
+  const auto& all = tenants().all();
+  EXPECT_EQ(all.at("b").num_running, 7);
   EXPECT_EQ(scheduler().statistics().preemptions, 7u);
   ASSERT_TRUE(scheduler().Finish(1, FinishReason::kCancelled).ok());
   for (int i = 0; i < 5; ++i) PlanAndCommit();
-  EXPECT_EQ(tenants.at("b").num_running, 8);
+  EXPECT_EQ(all.at("b").num_running, 8);
   EXPECT_EQ(scheduler().statistics().preemptions, 7u);
 }
 
@@ -179,7 +179,7 @@ TEST_F(TenantsTest, LimitsHowManyRunAndWait) {
   AddOf("small", 6, 4, 9);
   ASSERT_TRUE(scheduler().Finish(1, FinishReason::kCancelled).ok());
   Plan();
-  EXPECT_EQ(scheduler().tenants().all().at("a").num_running, 2);
+  EXPECT_EQ(tenants().all().at("a").num_running, 2);
 }
 
 TEST_F(TenantsTest, TheQueueIsBoundedByTokensToo) {

@@ -39,8 +39,17 @@ class SchedulerTest : public ::testing::Test {
   KvCacheOptions kv_cache_ = {.num_blocks = 100, .block_size = 4};
 
   Scheduler& scheduler() {
-    if (!scheduler_.has_value()) scheduler_.emplace(options_, kv_cache_);
+    if (!scheduler_.has_value()) {
+      SchedulerOptions options = options_;
+      if (options.tenants == nullptr) options.tenants = &tenants_.emplace(options.tenant_policies);
+      scheduler_.emplace(options, kv_cache_);
+    }
     return *scheduler_;
+  }
+  // The accounts of that scheduler, where the options name no others.
+  const Tenants& tenants() {
+    scheduler();
+    return *tenants_;
   }
 
   void Add(SequenceSpec spec) {
@@ -99,6 +108,7 @@ class SchedulerTest : public ::testing::Test {
   }
 
  private:
+  std::optional<Tenants> tenants_;
   std::optional<Scheduler> scheduler_;
 };
 

@@ -4,13 +4,17 @@ Usage: paths_test.py BIN_DIR [unittest arguments]
 """
 
 import json
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
-from served import Served, call
+from served import STORYTELLER, Served, call
+
+import random_adapter
 
 BIN = sys.argv[1]
 TEXT = "The king had a daughter."
@@ -20,7 +24,12 @@ folder = tempfile.TemporaryDirectory()
 
 def setUpModule():
     global served
-    served = Served(BIN, "--batch_dir", f"{folder.name}/batches")
+    for seed, name in enumerate(("first", "second", "watched/third")):
+        random_adapter.write(os.path.join(folder.name, name), STORYTELLER, seed)
+    with open(os.path.join(folder.name, "tenants.json"), "w") as file:
+        json.dump({"default": {"loads_adapters": True}}, file)
+    served = Served(BIN, "--batch_dir", f"{folder.name}/batches", "--adapters", f"first={folder.name}/first",
+                    "--adapter_folder", f"{folder.name}/watched", "--tenants", f"{folder.name}/tenants.json")
 
 
 def tearDownModule():
@@ -211,6 +220,68 @@ class AnthropicTest(unittest.TestCase):
                                  "content_block_stop", "message_delta", "message_stop"])
         begin, end = answer.events[0]["message"]["usage"], answer.events[-2]["usage"]
         self.assertEqual(begin["input_tokens"], end["input_tokens"] + end["cache_read_input_tokens"])
+
+
+class AdaptersTest(unittest.TestCase):
+    """LoRA adapters as vLLM's clients name, list, load and unload them."""
+
+    def complete(self, model):
+        return post("/v1/completions", model=model, prompt="Once upon a time", max_tokens=12, temperature=0)
+
+    def text(self, model):
+        return self.complete(model).json["choices"][0]["text"]
+
+    def test_a_model_may_be_an_adapter(self):
+        answer = self.complete("first").json
+        self.assertEqual(answer["model"], "first")
+        self.assertEqual(self.complete("storyteller").json["model"], "storyteller")
+        self.assertEqual(len({self.text(model) for model in ("storyteller", "first", "third")}), 3)
+        expected = subprocess.run([os.path.join(BIN, "sluice"), "generate", "--endpoint", served.endpoint, "--adapter", "first",
+                                   "--prompt", "Once upon a time", "--max_tokens", "12", "--temperature", "0"],
+                                  capture_output=True, text=True, timeout=120, check=True).stdout
+        self.assertEqual(self.text("first"), expected.removesuffix("\n"))
+        chat = {"messages": [{"role": "user", "content": "Tell me of the king."}], "max_tokens": 8, "temperature": 0}
+        for path in ("/v1/chat/completions", "/v1/messages"):
+            self.assertEqual(post(path, **chat, model="first").json["model"], "first", path)
+        streamed = post("/v1/completions", model="first", prompt="Once upon a time", max_tokens=12, temperature=0, stream=True)
+        self.assertEqual("".join(event["choices"][0]["text"] for event in streamed.events[:-1]), self.text("first"))
+        for path, body in (("/v1/completions", {"prompt": TEXT}), ("/v1/chat/completions", chat), ("/v1/messages", chat),
+                           ("/v1/score", {"prompt": TEXT})):
+            self.assertEqual(post(path, **body, model="ninth").status, 404, path)
+        self.assertEqual(self.complete("ninth").error["code"], "model_not_found")
+
+    def test_models_are_listed_with_their_base(self):
+        data = {model["id"]: model.get("parent") for model in get("/v1/models").json["data"]}
+        self.assertEqual(data, {"storyteller": None, "first": "storyteller", "third": "storyteller"})
+        self.assertEqual(get("/v1/models/first").json["parent"], "storyteller")
+        self.assertEqual(get("/v1/models/second").status, 404)
+
+    def test_load_and_unload(self):
+        path = os.path.join(folder.name, "second")
+        loaded = post("/v1/load_lora_adapter", lora_name="second", lora_path=path)
+        self.assertEqual((loaded.status, loaded.text), (200, "Success: LoRA adapter 'second' added successfully."))
+        self.assertEqual(self.complete("second").json["model"], "second")
+        self.assertEqual(post("/v1/load_lora_adapter", lora_name="second", lora_path=path).status, 400)
+        self.assertEqual(post("/v1/load_lora_adapter", lora_name="second", lora_path=path, load_inplace=True).status, 200)
+        self.assertEqual(post("/v1/unload_lora_adapter", lora_name="second").status, 200)
+        self.assertEqual(self.complete("second").status, 404)
+        self.assertEqual(post("/v1/unload_lora_adapter", lora_name="second").status, 404)
+        self.assertEqual(post("/v1/load_lora_adapter", lora_name="second", lora_path="/nowhere").status, 404)
+        missing = post("/v1/load_lora_adapter", lora_name="second")
+        self.assertEqual((missing.status, missing.error["param"]), (400, "lora_path"))
+
+    def test_a_folder_is_watched(self):
+        path = os.path.join(folder.name, "watched", "fourth")
+        random_adapter.write(path, STORYTELLER, 4)
+        self.await_status("fourth", 200)
+        shutil.rmtree(path)
+        self.await_status("fourth", 404)
+
+    def await_status(self, model, status):
+        deadline = time.monotonic() + 30
+        while self.complete(model).status != status:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.1)
 
 
 class CurlTest(unittest.TestCase):

@@ -218,6 +218,18 @@ class ToolCallsTest(unittest.TestCase):
                     '<think>Hm.</think>I look.<|tool_call|>[{"name": "weather", "arguments": {"city": "Bonn", "days": 3}}]', ""),
         "lfm": ("<|tool_call_start|>[probe(key=1)]",
                 '<think>Hm.</think>I look.<|tool_call_start|>[weather(city="Bonn", days=3)]<|tool_call_end|>', ""),
+        "cohere": ('<|START_ACTION|>[\n    {"tool_call_id": "0", "tool_name": "probe", "parameters": {}}\n]<|END_ACTION|>',
+                   "<|START_THINKING|>Hm.<|END_THINKING|>I look.<|START_ACTION|>[\n"
+                   '    {"tool_call_id": "0", "tool_name": "weather", "parameters": {"city": "Bonn", "days": 3}}\n]<|END_ACTION|>',
+                   "<|CHATBOT_TOKEN|>"),
+        "gemma4": ("<|turn>model\n<|tool_call>call:probe{}<tool_call|>",
+                   "<|channel>thought\nHm.<channel|>I look."
+                   '<|tool_call>call:weather{city:<|"|>Bonn<|"|>,days:3}<tool_call|>', "<|turn>model\n"),
+        "nemotron": ('<TOOLCALL>[{"name": "probe", "arguments": {}}]</TOOLCALL>',
+                     'Hm.</think>I look.<TOOLCALL>[{"name": "weather", "arguments": {"city": "Bonn", "days": 3}}]</TOOLCALL>',
+                     "<think>\n\n"),
+        "olmo3": ("<function_calls>\nprobe(key=1)\n</function_calls>",
+                  '<think>Hm.</think>I look.<function_calls>\nweather(city="Bonn", days=3)\n</function_calls>', ""),
         "harmony": ("<|start|>assistant to=functions.probe<|channel|>commentary json<|message|>{}",
                     "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary<|message|>I look.<|end|>"
                     "<|start|>assistant<|channel|>commentary to=functions.weather <|constrain|>json<|message|>"
@@ -247,7 +259,8 @@ class ToolCallsTest(unittest.TestCase):
                 self.assertEqual([block["type"] for block in content], ["thinking", "text", "tool_use"])
                 self.assertEqual(content[2]["input"], expected)
                 kept = list(Scripted.asked.kept_special_tokens)
-                self.assertIn("<|channel|>" if name == "harmony" else "<think>", kept)
+                tags = {"harmony": "<|channel|>", "cohere": "<|START_THINKING|>", "gemma4": "<|channel>"}
+                self.assertIn(tags.get(name, "<think>"), kept)
 
     def test_channels_are_apart_without_tools(self):
         self.serve("<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Yes.",

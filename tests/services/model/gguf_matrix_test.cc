@@ -52,7 +52,7 @@ std::unique_ptr<PublishedMatrix> Opened(const GgufType& type, absl::Span<const s
 
 TEST(GgufMatrix, FormatsHoldTheNumbersOfBlocks) {
   int num_held = 0;
-  for (const uint32_t number : {2, 3, 6, 7, 8, 11, 12, 13, 14}) {
+  for (const uint32_t number : {2, 3, 6, 7, 8, 11, 12, 13, 14, 39}) {
     const GgufType& type = *FindGgufType(number);
     const std::vector<std::byte> bytes = RandomBlocks(type);
     const auto matrix = Opened(type, bytes, kMatrixRows);
@@ -74,8 +74,8 @@ TEST(GgufMatrix, FormatsHoldTheNumbersOfBlocks) {
     }
   }
   // Q4_0 and Q8_0: 2 + 1; Q4_1 as INT4_K and INT6_K; Q5_0 with a zero point, too; Q5_1; of K blocks
-  // Q4_K in four formats, the others in two.
-  EXPECT_EQ(num_held, 3 + 2 + 2 + 1 + 4 + 3 * 2);
+  // Q4_K in four formats, the others in two; MXFP4 in its own.
+  EXPECT_EQ(num_held, 3 + 2 + 2 + 1 + 4 + 3 * 2 + 1);
 }
 
 TEST(GgufMatrix, RefusesScalesThatAreNotFinite) {

@@ -243,7 +243,7 @@ TEST(GgufModel, KeepsBlocksThatAFormatHolds) {
   const Case cases[] = {{2, half + four, WeightFormat::kInt4Zp},
                         {6, half + five + four, WeightFormat::kInt6K},
                         {kQ8_0, half + codes, WeightFormat::kInt8Zp},
-                        {39, std::string(1, '\x7a') + four, WeightFormat::kInt8Zp},
+                        {39, std::string(1, '\x7a') + four, WeightFormat::kMxFp4},
                         {3, half + half + four, WeightFormat::kInt4K}};
   for (const Case& each : cases) {
     const TempFolder folder;

@@ -113,7 +113,7 @@ TEST(PublishedFields, CompressedTensorsAreKeptByTheirFormat) {
       {"num_bits", 4}, {"type", "float"}, {"strategy", "tensor_group"}, {"group_size", 16}};
   EXPECT_EQ(FormatWith(Compressed("nvfp4-pack-quantized", fp4)), kF32);
   const json mx = {{"num_bits", 4}, {"type", "float"}, {"strategy", "group"}, {"group_size", 32}};
-  EXPECT_EQ(FormatWith(Compressed("mxfp4-pack-quantized", mx)), kInt8Zp);
+  EXPECT_EQ(FormatWith(Compressed("mxfp4-pack-quantized", mx)), kMxFp4);
   EXPECT_EQ(
       FormatWith(Compressed("pack-quantized", FieldsWith(Int4Weights(), "actorder", "group"))),
       kF32);
@@ -143,7 +143,7 @@ TEST(PublishedFields, BitsAndBytesIsReadInFourBits) {
   const json four = {
       {"quant_method", "bitsandbytes"}, {"load_in_4bit", true}, {"bnb_4bit_quant_type", "nf4"}};
   EXPECT_EQ(FormatWith(four), kF32);
-  EXPECT_EQ(FormatWith({{"quant_method", "mxfp4"}}), kInt8Zp);
+  EXPECT_EQ(FormatWith({{"quant_method", "mxfp4"}}), kMxFp4);
   ExpectRefused({{"quant_method", "mxfp4"}, {"modules_to_not_convert", 1}},
                 "modules_to_not_convert is 1; accepted: a list of names of modules",
                 absl::StatusCode::kInvalidArgument);

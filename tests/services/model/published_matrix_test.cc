@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/fp4.h"
 #include "services/model/published/fp4.h"
 
 namespace sluice {
@@ -262,7 +263,7 @@ TEST(PublishedMatrix, FourBitFloatsAreDecoded) {
   EXPECT_EQ(Fp4BlockScale(254), 0x1p127f);
 }
 
-TEST(PublishedMatrix, MxFp4IsExactInEightBits) {
+TEST(PublishedMatrix, MxFp4IsExactInItsOwnBitsAndInEight) {
   FakeFiles files;
   std::vector<uint8_t> codes(64);
   for (size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<uint8_t>(i * 37);
@@ -271,11 +272,13 @@ TEST(PublishedMatrix, MxFp4IsExactInEightBits) {
   const PublishedScheme scheme{.layout = PublishedLayout::kMxFp4, .bits = 4, .group_size = 32};
   const std::vector<float> weights = WeightsOf(files, 2, 64, scheme);
   const auto matrix = PublishedMatrix::Open(files.View(), kMatrix, 2, 64, scheme);
-  std::vector<std::byte> rows(2 * RowBytes(WeightFormat::kInt8Zp, 64));
-  ASSERT_TRUE((*matrix)->ReadRows({0, 2, 0, 64}, WeightFormat::kInt8Zp, absl::MakeSpan(rows)).ok());
   std::vector<float> decoded(128);
-  DecodeRow(WeightFormat::kInt8Zp, rows, absl::MakeSpan(decoded));
-  EXPECT_EQ(decoded, weights);
+  for (const WeightFormat format : {WeightFormat::kInt8Zp, WeightFormat::kMxFp4}) {
+    std::vector<std::byte> rows(2 * RowBytes(format, 64));
+    ASSERT_TRUE((*matrix)->ReadRows({0, 2, 0, 64}, format, absl::MakeSpan(rows)).ok());
+    DecodeRow(format, rows, absl::MakeSpan(decoded));
+    EXPECT_EQ(decoded, weights) << Name(format);
+  }
   std::vector<float> odd(5);
   ASSERT_TRUE((*matrix)->Read({1, 1, 29, 5}, absl::MakeSpan(odd)).ok());
   for (int i = 0; i < 5; ++i) EXPECT_EQ(odd[i], weights[64 + 29 + i]);
@@ -283,6 +286,11 @@ TEST(PublishedMatrix, MxFp4IsExactInEightBits) {
   const auto broken = PublishedMatrix::Open(files.View(), kMatrix, 2, 64, scheme);
   EXPECT_THAT(std::string((*broken)->Read({0, 2, 0, 64}, absl::MakeSpan(decoded)).message()),
               HasSubstr("a scale that is no number"));
+  std::vector<std::byte> rows(2 * RowBytes(WeightFormat::kMxFp4, 64));
+  EXPECT_THAT(
+      std::string(
+          (*broken)->ReadRows({0, 2, 0, 64}, WeightFormat::kMxFp4, absl::MakeSpan(rows)).message()),
+      HasSubstr("a scale that is no number"));
 }
 
 // Two experts of three outputs each.
@@ -321,11 +329,13 @@ TEST(PublishedMatrix, StackedMxFp4IsReadRowByRow) {
   const MatrixPart ups{.first_row = 1, .rows = 3, .first_column = 32, .columns = 32, .row_step = 2};
   std::vector<float> odd(3 * 32);
   ASSERT_TRUE((*matrix)->Read(ups, absl::MakeSpan(odd)).ok());
-  std::vector<std::byte> rows(3 * RowBytes(WeightFormat::kInt8Zp, 32));
-  ASSERT_TRUE((*matrix)->ReadRows(ups, WeightFormat::kInt8Zp, absl::MakeSpan(rows)).ok());
-  std::vector<float> decoded(3 * 32);
-  DecodeRow(WeightFormat::kInt8Zp, rows, absl::MakeSpan(decoded));
-  EXPECT_EQ(decoded, odd);
+  for (const WeightFormat format : {WeightFormat::kInt8Zp, WeightFormat::kMxFp4}) {
+    std::vector<std::byte> rows(3 * RowBytes(format, 32));
+    ASSERT_TRUE((*matrix)->ReadRows(ups, format, absl::MakeSpan(rows)).ok());
+    std::vector<float> decoded(3 * 32);
+    DecodeRow(format, rows, absl::MakeSpan(decoded));
+    EXPECT_EQ(decoded, odd) << Name(format);
+  }
   for (int i = 0; i < 3 * 32; ++i) {
     EXPECT_EQ(odd[i], all[(1 + i / 32 * 2) * 64 + 32 + i % 32]) << i;
   }

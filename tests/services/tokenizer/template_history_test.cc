@@ -76,6 +76,40 @@ TEST(TemplateHistory, GivesArgumentsAsTextWhereTheTemplateJoinsThemToText) {
             R"({"x": 1e22})");
 }
 
+TEST(TemplateHistory, GivesReasoningAndTextAsThePlanBeforeCalls) {
+  const std::string source = "{% for m in messages %}{{ m.tool_plan }}{% endfor %}";
+  EXPECT_EQ(Adapted(source, Conversation({"f"}))[1]["tool_plan"], "hm\nI look.");
+  Json without = Conversation({"f"});
+  without[1].erase("tool_calls");
+  EXPECT_FALSE(Adapted(source, without)[1].contains("tool_plan"));
+}
+
+TEST(TemplateHistory, GivesAnEmptyTextAsAPartWhereTheTemplateLooksIntoTheFirst) {
+  Json messages = Conversation({"f"});
+  messages[1]["content"] = "";
+  const std::string source = "{% for m in messages %}{{ m.content[0].thinking }}{% endfor %}";
+  EXPECT_EQ(Adapted(source, messages)[1]["content"],
+            Json::parse(R"([{"type": "text", "text": ""}])"));
+  EXPECT_EQ(Adapted(source, Conversation({"f"}))[1]["content"], "I look.");
+  EXPECT_EQ(Adapted("{{ messages }}", messages)[1]["content"], "");
+}
+
+TEST(TemplateHistory, MovesResultsIntoTheTurnOfTheirCallsWhereTheyHaveNoTurnOfTheirOwn) {
+  const std::string calls =
+      "{% for m in messages %}{% for c in m.tool_calls or [] %}<|tool_call>call:{{ c.function.name "
+      "}}<tool_call|>{% endfor %}{% for r in m.tool_responses or [] %}<|tool_response>response:"
+      "{{ r.name }}{{ r.response }}<tool_response|>{% endfor %}{% endfor %}";
+  const Json adapted = Adapted(calls, Conversation({"f", "g"}));
+  ASSERT_EQ(adapted.size(), 2u);
+  EXPECT_EQ(adapted[1]["tool_responses"], Json::parse(R"([{"name": "g", "response": "result of g"},
+                            {"name": "f", "response": "result of f"}])"));
+  // A template that writes results as messages of their own is given these.
+  const std::string both =
+      calls +
+      "{% for m in messages if m.role == 'tool' %}<|tool_response>{{ m.content }}{% endfor %}";
+  EXPECT_EQ(Adapted(both, Conversation({"f"})), Conversation({"f"}));
+}
+
 TEST(TemplateHistory, NumbersCallsAsKimiDoes) {
   const Json adapted = Adapted("<|tool_call_begin|>", Conversation({"f", "g"}));
   EXPECT_EQ(adapted[1]["tool_calls"][0]["id"], "functions.f:0");

@@ -48,6 +48,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- with .Values.model.draft.path }}/models/{{ . }}{{ end }}
 {{- end }}
 
+{{- define "sluice.adapterArgs" -}}
+{{- with .Values.model.adapters.path -}}
+- --adapter_folder=/models/{{ . }}
+- --max_loaded_adapters={{ $.Values.model.adapters.maxLoaded }}
+{{- end }}
+{{- end }}
+
 {{- define "sluice.certificateMode" -}}
 {{- if ne .Values.certificates.mode "auto" }}{{ .Values.certificates.mode }}
 {{- else if .Capabilities.APIVersions.Has "cert-manager.io/v1" }}certManager

@@ -56,6 +56,7 @@ TEST(OutputStyle, RealTemplatesShowTheirFormats) {
     const char* file;
     ToolFormat format;
     bool begins_in_thought = false;
+    ReasoningFormat reasoning = ReasoningFormat::kThinkTags;
   } kTemplates[] = {
       {"deepseek-ai__DeepSeek-R1.jinja", ToolFormat::kDeepSeek},
       {"moonshotai__Kimi-K2-Thinking.jinja", ToolFormat::kKimi},
@@ -63,6 +64,10 @@ TEST(OutputStyle, RealTemplatesShowTheirFormats) {
       {"Qwen__Qwen3.5-4B.jinja", ToolFormat::kQwenXml, true},
       {"HuggingFaceTB__SmolLM3-3B.jinja", ToolFormat::kHermes},
       {"LiquidAI__LFM2.5-VL-450M.jinja", ToolFormat::kLfm},
+      {"CohereLabs__c4ai-command-a-03-2025.jinja", ToolFormat::kCohere, false,
+       ReasoningFormat::kThinkingTokens},
+      {"CohereLabs__command-a-reasoning-08-2025.jinja", ToolFormat::kCohere, false,
+       ReasoningFormat::kThinkingTokens},
       {"Qwen__Qwen2.5-7B-Instruct.jinja", ToolFormat::kHermes},
       {"Qwen__Qwen3-0.6B.jinja", ToolFormat::kHermes},
       {"meta-llama__Llama-3.1-8B-Instruct.jinja", ToolFormat::kLlamaJson},
@@ -76,7 +81,7 @@ TEST(OutputStyle, RealTemplatesShowTheirFormats) {
     ASSERT_TRUE(source.ok()) << source.status();
     const OutputStyle style = StyleOfTemplate(*source);
     EXPECT_EQ(style.tool_format, expected.format);
-    EXPECT_EQ(style.reasoning, ReasoningFormat::kThinkTags);
+    EXPECT_EQ(style.reasoning, expected.reasoning);
     EXPECT_EQ(style.begins_in_thought, expected.begins_in_thought);
   }
 }
@@ -113,6 +118,40 @@ TEST(OutputStyle, FindsHarmonyGraniteAndDsmlByTheTemplate) {
   EXPECT_TRUE(dsml.begins_in_thought);
 }
 
+TEST(OutputStyle, FindsGemma4NemotronAndOlmoByTheTemplate) {
+  const OutputStyle gemma = StyleOfTemplate(
+      "{{ bos_token }}{% if tools %}<|turn>system\n{% for tool in tools %}<|tool>declaration:"
+      "{{ tool.function.name }}{}<tool|>{% endfor %}<turn|>\n{% endif %}{% for message in messages "
+      "%}"
+      "<|turn>{{ 'model' if message.role == 'assistant' else message.role }}\n"
+      "{% for call in message.tool_calls or [] %}{{ '<|tool_call>call:' + call.function.name + '{' "
+      "}}"
+      "{% for key, value in call.function.arguments | dictsort %}{{ key }}:<|\"|>{{ value }}<|\"|>"
+      "{% endfor %}{{ '}<tool_call|>' }}{% endfor %}{{ message.content }}<turn|>\n{% endfor %}"
+      "{% if add_generation_prompt %}<|turn>model\n{{ '<|channel>thought\n<channel|>' }}{% endif "
+      "%}");
+  EXPECT_EQ(gemma.tool_format, ToolFormat::kGemma4);
+  EXPECT_EQ(gemma.reasoning, ReasoningFormat::kThoughtChannel);
+  EXPECT_FALSE(gemma.begins_in_thought);
+  const OutputStyle nemotron = StyleOfTemplate(
+      "<SPECIAL_10>System\n{% if tools %}<AVAILABLE_TOOLS>{{ tools | tojson }}</AVAILABLE_TOOLS>"
+      "Use the following format:\n<TOOLCALL>[{\"name\": \"tool_name1\"}]</TOOLCALL>{% endif %}"
+      "{% for message in messages %}<SPECIAL_11>{{ message.role }}\n{{ message.content }}"
+      "{% if message.tool_calls %}<TOOLCALL>[{% for call in message.tool_calls %}"
+      "{\"name\": \"{{ call.function.name }}\", \"arguments\": "
+      "{{ call.function.arguments | tojson }}}{% endfor %}]</TOOLCALL>{% endif %}{% endfor %}"
+      "{% if add_generation_prompt %}<SPECIAL_11>Assistant\n{{ '<think>\n\n' }}{% endif %}");
+  EXPECT_EQ(nemotron.tool_format, ToolFormat::kNemotron);
+  EXPECT_TRUE(nemotron.begins_in_thought);
+  const OutputStyle olmo = StyleOfTemplate(
+      "<|im_start|>system\nOutput any function calls within <function_calls></function_calls> XML "
+      "tags.<|im_end|>\n{% for message in messages %}<|im_start|>{{ message.role }}\n"
+      "{{ message.content }}<|im_end|>\n{% endfor %}"
+      "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}");
+  EXPECT_EQ(olmo.tool_format, ToolFormat::kOlmo);
+  EXPECT_EQ(olmo.reasoning, ReasoningFormat::kThinkTags);
+}
+
 TEST(OutputStyle, KnowsTheOtherFormatsByWhatTheirTemplatesWrite) {
   const auto format = [](const char* prompt) { return FormatOfPrompt(prompt); };
   EXPECT_EQ(format("<|start|>assistant to=functions.probe<|channel|>commentary json<|message|>{}"),
@@ -140,6 +179,10 @@ TEST(OutputStyle, ReasoningIsThatOfThePrompt) {
             ReasoningFormat::kThinkAndResponse);
   EXPECT_EQ(style("after 'Here is my thought process:' and").reasoning,
             ReasoningFormat::kThoughtProcess);
+  EXPECT_EQ(style("<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>").reasoning,
+            ReasoningFormat::kThinkingTokens);
+  EXPECT_TRUE(style("<|CHATBOT_TOKEN|><|START_THINKING|>").begins_in_thought);
+  EXPECT_TRUE(style("<|turn>model\n<|channel>thought\n").begins_in_thought);
   EXPECT_TRUE(style("<|assistant|><think>\n").begins_in_thought);
   EXPECT_FALSE(style("<|assistant|></think>").begins_in_thought);
 }
@@ -147,6 +190,13 @@ TEST(OutputStyle, ReasoningIsThatOfThePrompt) {
 TEST(OutputStyle, NamesTheTagsThatMayBeSpecialTokens) {
   EXPECT_THAT(SpecialTokensOf(OutputStyle{.tool_format = ToolFormat::kKimi}),
               IsSupersetOf({"<|tool_calls_section_begin|>", "<|tool_call_end|>", "<think>"}));
+  EXPECT_THAT(SpecialTokensOf(OutputStyle{.tool_format = ToolFormat::kGemma4,
+                                          .reasoning = ReasoningFormat::kThoughtChannel}),
+              ::testing::UnorderedElementsAre("<|tool_call>", "<tool_call|>", "<|\"|>",
+                                              "<|channel>", "<channel|>"));
+  EXPECT_THAT(SpecialTokensOf(OutputStyle{.tool_format = ToolFormat::kCohere,
+                                          .reasoning = ReasoningFormat::kThinkingTokens}),
+              IsSupersetOf({"<|START_ACTION|>", "<|END_THINKING|>", "<|START_RESPONSE|>"}));
   EXPECT_THAT(SpecialTokensOf(OutputStyle{.reasoning = ReasoningFormat::kChannels}),
               IsSupersetOf({"<|channel|>", "<|message|>", "<|end|>"}));
   for (int i = 0; i < kNumToolFormats; ++i) {
@@ -159,9 +209,9 @@ TEST(OutputStyle, EveryFormatIsAWordOfItsOption) {
 }
 
 TEST(OutputStyle, EveryFormatHasAName) {
-  for (const char* name :
-       {"hermes", "qwen3_xml", "glm", "deepseek", "deepseek_v32", "kimi", "granite", "lfm",
-        "harmony", "llama3_json", "pythonic", "mistral", "phi", "gemma"}) {
+  for (const char* name : {"hermes", "qwen3_xml", "glm", "deepseek", "deepseek_v32", "kimi",
+                           "granite", "lfm", "harmony", "llama3_json", "pythonic", "mistral", "phi",
+                           "gemma", "gemma4", "cohere", "nemotron", "olmo3"}) {
     EXPECT_NE(ToolFormatByName(name).value_or(ToolFormat::kNone), ToolFormat::kNone) << name;
     EXPECT_NE(ToolFormatNames().find(name), std::string::npos) << name;
   }

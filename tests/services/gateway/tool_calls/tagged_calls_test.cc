@@ -1,4 +1,5 @@
-// Calls between tags: those of DeepSeek (V3 to V3.2), Kimi, Qwen3-Coder, GLM, Granite and LFM.
+// Calls between tags: those of DeepSeek (V3 to V3.2), Kimi, Qwen3-Coder, GLM, Granite, LFM, Command,
+// Nemotron, OLMo and Gemma 4.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -200,6 +201,83 @@ TEST(TaggedCalls, Lfm) {
   ExpectOutput(style, {},
                R"(<|tool_call_start|>[{"name": "f", "arguments": {"a": 1}}]<|tool_call_end|>)",
                {"", "", {{"f", "{\"a\": 1}"}}});
+}
+
+TEST(TaggedCalls, Command) {
+  const OutputStyle style = {.tool_format = ToolFormat::kCohere,
+                             .reasoning = ReasoningFormat::kThinkingTokens};
+  const ToolCall weather = {"weather", R"({"city": "Bonn"})"};
+  ExpectOutput(style, {},
+               "<|START_THINKING|>I look.<|END_THINKING|><|START_ACTION|>[\n"
+               "    {\"tool_call_id\": \"0\", \"tool_name\": \"weather\", \"parameters\": "
+               "{\"city\": \"Bonn\"}},\n"
+               "    {\"tool_name\": \"time\", \"parameters\": {}}\n]<|END_ACTION|>",
+               {"", "I look.", {weather, {"time", "{}"}}});
+  ExpectOutput(style, {},
+               "<|START_THINKING|>hm<|END_THINKING|><|START_RESPONSE|>So.<|END_RESPONSE|>",
+               {"So.", "hm", {}});
+  // Without a thought.
+  ExpectOutput(style, {}, "<|START_RESPONSE|>So < so.<|END_RESPONSE|>", {"So < so.", "", {}});
+  ExpectOutput(style, {}, "So.", {"So.", "", {}});
+  ExpectOutput(style, {}, "<|START_ACTION|>none<|END_ACTION|>",
+               {"<|START_ACTION|>none<|END_ACTION|>", "", {}});
+  // Other orders of members are taken once they are there.
+  ExpectOutput(style, {},
+               "<|START_ACTION|>[{\"parameters\": {}, \"tool_name\": \"time\"}]<|END_ACTION|>",
+               {"", "", {{"time", "{}"}}});
+}
+
+TEST(TaggedCalls, Nemotron) {
+  const OutputStyle style = Style(ToolFormat::kNemotron);
+  ExpectOutput(
+      style, {},
+      "<think>hm</think>\nI look.<TOOLCALL>[{\"name\": \"weather\", \"arguments\": {\"city\": "
+      "\"Bonn\"}}, {\"name\": \"time\", \"arguments\": \"{}\"}]</TOOLCALL>",
+      {"I look.", "hm", {{"weather", R"({"city": "Bonn"})"}, {"time", "{}"}}});
+  ExpectOutput(style, {}, "<TOOLCALL>[]</TOOLCALL>.", {"<TOOLCALL>[]</TOOLCALL>.", "", {}});
+}
+
+TEST(TaggedCalls, Olmo) {
+  const OutputStyle style = Style(ToolFormat::kOlmo);
+  ExpectOutput(style, {},
+               "I look.<function_calls>\nweather(city=\"Bonn\", deep=true, units=null)\ntime()\n"
+               "</function_calls>",
+               {"I look.",
+                "",
+                {{"weather", R"({"city":"Bonn","deep":true,"units":null})"}, {"time", "{}"}}});
+  ExpectOutput(style, {}, "<function_calls>what</function_calls>",
+               {"<function_calls>what</function_calls>", "", {}});
+}
+
+TEST(TaggedCalls, Gemma4) {
+  const OutputStyle style = {.tool_format = ToolFormat::kGemma4,
+                             .reasoning = ReasoningFormat::kThoughtChannel};
+  ExpectOutput(
+      style, {},
+      "<|channel>thought\nhm\n<channel|>I look.<|tool_call>call:weather{city:<|\"|>Bonn \"am\"\n"
+      "{Rhein}<|\"|>,days:-3,deep:true,at:[1.5e10,null,{k:<|\"|><|\"|>}]}<tool_call|>"
+      "<|tool_call>call:time{}<tool_call|>",
+      {"I look.",
+       "hm\n",
+       {{"weather", R"({"city": "Bonn \"am\"\n{Rhein}", "days": -3, "deep": true, )"
+                    R"("at": [1.5e10, null, {"k": ""}]})"},
+        {"time", "{}"}}});
+  // Keys and values as JSON has them, and a word that is no value.
+  ExpectOutput(style, {}, "<|tool_call>call:f{\"a\":\"b\",<|\"|>c<|\"|>:many}<tool_call|>",
+               {"", "", {{"f", R"({"a": "b", "c": "many"})"}}});
+  // Thoughts between texts, and what ends one that has not begun.
+  ExpectOutput(style, {},
+               "<|channel>thought\n<channel|>Yes.<|channel>thought\nhm<channel|><channel|>",
+               {"Yes.", "hm", {}});
+  ExpectOutput(style, {}, "<|tool_call>no call", {"<|tool_call>no call", "", {}});
+  ExpectOutput(style, {}, "<|tool_call>call:f{a:<|\"|>Bo", {"", "", {{"f", "{\"a\": \"Bo"}}});
+}
+
+TEST(TaggedCalls, StringsOfGemma4AreHandedOnAsTheyCome) {
+  OutputSplitter splitter(Style(ToolFormat::kGemma4), Tools());
+  splitter.Add("<|tool_call>call:weather{city:");
+  EXPECT_EQ(splitter.Add("<|\"|>Bonn").calls.at(0).arguments, "\"Bonn");
+  EXPECT_EQ(splitter.Add(" am").calls.at(0).arguments, " am");
 }
 
 }  // namespace

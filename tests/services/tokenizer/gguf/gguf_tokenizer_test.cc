@@ -34,9 +34,10 @@ struct Converted {
 };
 
 const std::vector<Converted> kTokenizers = {
-    {"gpt2", "gpt2", "gpt-2"},     {"llama3", "llama", "llama-bpe", true},
-    {"qwen2", "qwen2", "qwen2"},   {"deepseek-coder", "llama", "deepseek-coder", true},
-    {"llama2", "llama", "", true}, {"phi-3-mini", "phi3", ""},
+    {"gpt2", "gpt2", "gpt-2"},      {"llama3", "llama", "llama-bpe", true},
+    {"qwen2", "qwen2", "qwen2"},    {"deepseek-coder", "llama", "deepseek-coder", true},
+    {"llama2", "llama", "", true},  {"phi-3-mini", "phi3", ""},
+    {"llama2", "gemma4", "", true},
 };
 
 bool IsByte(const std::string& token) {
@@ -106,18 +107,20 @@ int IdOf(const TokenLists& lists, const std::string& token) {
 
 GgufBytes VocabularyOf(const Converted& converted, const json& file) {
   const bool is_sentence_piece = converted.pre.empty();
+  const bool has_merges = !is_sentence_piece || converted.architecture == "gemma4";
   const TokenLists lists = ListsOf(file, is_sentence_piece);
   GgufBytes bytes;
   bytes.Text("general.architecture", converted.architecture)
-      .Text("tokenizer.ggml.model", is_sentence_piece ? "llama" : "gpt2")
+      .Text("tokenizer.ggml.model", has_merges ? (is_sentence_piece ? "gemma4" : "gpt2") : "llama")
       .Texts("tokenizer.ggml.tokens", lists.tokens)
       .Ints("tokenizer.ggml.token_type", lists.types)
       .Bool("tokenizer.ggml.add_bos_token", converted.adds_bos);
-  if (is_sentence_piece) {
-    bytes.Numbers("tokenizer.ggml.scores", ScoresOf(lists));
-  } else {
+  if (has_merges) {
     bytes.Text("tokenizer.ggml.pre", converted.pre).Texts("tokenizer.ggml.merges", MergesOf(file));
+  } else {
+    bytes.Numbers("tokenizer.ggml.scores", ScoresOf(lists));
   }
+  if (converted.architecture == "gemma4") bytes.Bool("tokenizer.ggml.add_space_prefix", true);
   for (const char* bos :
        {"<s>", "<|begin_of_text|>", "<\uff5cbegin\u2581of\u2581sentence\uff5c>"}) {
     const int id = IdOf(lists, bos);
@@ -160,7 +163,9 @@ TEST_P(GgufTokenizer, GivesTheTokensOfItsFolder) {
 
 INSTANTIATE_TEST_SUITE_P(All, GgufTokenizer, ::testing::ValuesIn(kTokenizers),
                          [](const auto& test) {
-                           std::string name = test.param.folder;
+                           std::string name = test.param.architecture == "gemma4"
+                                                  ? "merges_of_llama2"
+                                                  : test.param.folder;
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });
