@@ -23,12 +23,13 @@
 
 namespace sluice {
 
-class AdapterOps;        // kernels/adapter_ops.h
-class ExpertOps;         // kernels/expert_ops.h
-class LatentOps;         // kernels/latent_ops.h
-class MemorySharing;     // kernels/memory_sharing.h
-class OpenAttentionOps;  // kernels/open_attention_ops.h
-class RecurrentOps;      // kernels/recurrent_ops.h
+class AdapterOps;         // kernels/adapter_ops.h
+class CrossAttentionOps;  // kernels/cross_attention_ops.h
+class ExpertOps;          // kernels/expert_ops.h
+class LatentOps;          // kernels/latent_ops.h
+class MemorySharing;      // kernels/memory_sharing.h
+class OpenAttentionOps;   // kernels/open_attention_ops.h
+class RecurrentOps;       // kernels/recurrent_ops.h
 
 // Memory of a backend. At least 64-byte aligned. Freed on destruction.
 class Buffer {
@@ -173,10 +174,11 @@ class Device {
 
   // Parts of the device, the same at every call, which enqueue on its stream of work; null where it
   // does not compute such things. experts() is one of them.
-  virtual LatentOps* latents() { return nullptr; }                // latent attention
-  virtual RecurrentOps* recurrence() { return nullptr; }          // recurrent layers
-  virtual AdapterOps* adapters() { return nullptr; }              // low-rank adapters
-  virtual OpenAttentionOps* open_attention() { return nullptr; }  // attention of encoders
+  virtual LatentOps* latents() { return nullptr; }                  // latent attention
+  virtual RecurrentOps* recurrence() { return nullptr; }            // recurrent layers
+  virtual AdapterOps* adapters() { return nullptr; }                // low-rank adapters
+  virtual OpenAttentionOps* open_attention() { return nullptr; }    // attention of encoders
+  virtual CrossAttentionOps* cross_attention() { return nullptr; }  // of encoder-decoders
 };
 
 }  // namespace sluice

@@ -52,6 +52,12 @@ ModelDescription Describe(const ModelConfig& config, int32_t max_positions, int3
   model.generates = config.has_head;
   model.embedder = config.embedder;
   model.num_token_types = config.num_token_types;
+  static_assert(kSourceUnit == SourceSpec::kUnit);
+  model.source = config.source;
+  if (config.source.has_value()) {
+    model.max_source_tokens =
+        std::min(config.source->max_positions, max_step_tokens / kSourceUnit * kSourceUnit);
+  }
   if (config.embedder.has_value()) {
     const bool last_row_alone =
         !config.embedder->needs_all_rows() && config.embedder->poolings[0] == Pooling::kLast;
@@ -140,6 +146,11 @@ absl::StatusOr<std::optional<ReplicaOptions>> ReplicaOfDraftModel(
       CheckSameVocabulary({.folder = options.model, .size = vocabulary_size},
                           {.folder = place.model, .size = config->vocab_size});
   if (!same.ok()) return same;
+  if (config->source.has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--draft_model is an encoder-decoder, model_type \"", config->model_type,
+                     "\"; accepted: decoders"));
+  }
   engine.draft_max_positions = config->max_positions;
   engine.draft_rope_length_class = RopeLengthClassOf(*config);
   return ReplicaOptions{.orchestrator = NameOf(options.address),

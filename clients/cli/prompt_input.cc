@@ -56,7 +56,8 @@ absl::Status ReadPrompt(Environment& environment, std::optional<std::string>* po
     positional->reset();
     path = kStdin;
   }
-  const bool has_prompt = positional->has_value() || flags->prompt || flags->token_ids;
+  const bool has_prompt = positional->has_value() || flags->prompt || flags->token_ids ||
+                          flags->source || flags->source_ids;
   if (!path.has_value() && !has_prompt && !environment.in_is_terminal) path = kStdin;
   if (!path.has_value() || has_prompt) return absl::OkStatus();
   absl::StatusOr<std::string> text = ReadInput(*path, environment);

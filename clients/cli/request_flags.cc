@@ -95,6 +95,13 @@ void AddPromptFlags(FlagSet& flags, RequestFlags* into) {
                   "Token ids to continue; nothing is added to them. The only kind of prompt for a "
                   "model without a tokenizer.",
                   [into](const std::string& text) { return SetTokenIds(text, &into->token_ids); });
+  flags.Add(
+      "source", "TEXT",
+      "Of encoder-decoders (T5, BART, Marian): the text to read, UTF-8. A prompt is then what "
+      "the model's text begins with, and may be left out. Without a source the prompt is it.",
+      &into->source);
+  flags.AddParsed("source_ids", "1,2,3", "The same as token ids; nothing is added to them.",
+                  [into](const std::string& text) { return SetTokenIds(text, &into->source_ids); });
   flags.Section("Output");
   flags.Add("n", "N",
             "Sequences to write from the prompt, 1 to 16. In text, the first one is streamed and "
@@ -191,7 +198,12 @@ absl::StatusOr<v1::GenerateRequest> ToRequest(const RequestFlags& flags,
                                               const std::optional<std::string>& positional) {
   const int prompts = int{positional.has_value()} + int{flags.prompt.has_value()} +
                       int{flags.prompt_file.has_value()} + int{flags.token_ids.has_value()};
-  if (prompts != 1) {
+  const bool has_source = flags.source.has_value() || flags.source_ids.has_value();
+  if (flags.source.has_value() && flags.source_ids.has_value()) {
+    return absl::InvalidArgumentError(
+        "more than one source: give one of --source TEXT and --source_ids 1,2,3");
+  }
+  if (prompts != 1 && !(prompts == 0 && has_source)) {
     return absl::InvalidArgumentError(
         absl::StrCat(prompts == 0 ? "no prompt" : "more than one prompt",
                      ": give one of PROMPT, --prompt TEXT, --prompt_file FILE and --token_ids "
@@ -206,6 +218,17 @@ absl::StatusOr<v1::GenerateRequest> ToRequest(const RequestFlags& flags,
   }
   v1::GenerateRequest request = WithoutPrompt(flags);
   if (absl::Status status = SetBeams(flags.beams, request); !status.ok()) return status;
+  if (flags.source.has_value()) {
+    if (const absl::Status status = CheckUtf8(*flags.source); !status.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("--source is ", status.message()));
+    }
+    request.set_source_text(*flags.source);
+  }
+  if (flags.source_ids.has_value()) {
+    request.mutable_source_token_ids()->mutable_token_ids()->Assign(flags.source_ids->begin(),
+                                                                    flags.source_ids->end());
+  }
+  if (prompts == 0) return request;
   if (flags.token_ids.has_value()) {
     request.mutable_token_ids()->mutable_token_ids()->Assign(flags.token_ids->begin(),
                                                              flags.token_ids->end());

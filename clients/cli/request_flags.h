@@ -22,6 +22,9 @@ struct RequestFlags {
   std::optional<std::string> prompt;
   std::optional<std::string> prompt_file;  // read by ReadPrompt (prompt_input.h)
   std::optional<std::vector<int32_t>> token_ids;
+  // Of encoder-decoders, at most one: beside a prompt or instead of it.
+  std::optional<std::string> source;
+  std::optional<std::vector<int32_t>> source_ids;
 
   ConstraintFlags constraint;
   std::optional<int32_t> max_tokens;

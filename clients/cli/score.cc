@@ -22,6 +22,10 @@ struct ScoreFlags {
   std::optional<std::vector<int32_t>> token_ids;
 
   std::optional<std::string> adapter;
+  // Of encoder-decoders, at most one.
+  std::optional<std::string> source;
+  std::optional<std::vector<int32_t>> source_ids;
+
   std::optional<int32_t> top;  // only with `json`
   std::optional<int32_t> priority;
   absl::Duration timeout = absl::Minutes(10);
@@ -43,6 +47,19 @@ void AddScoreFlags(FlagSet& flags, ScoreFlags* into) {
                     into->token_ids = *std::move(ids);
                     return absl::OkStatus();
                   });
+  flags.Section("Of encoder-decoders (T5, BART, Marian), which need one of them");
+  flags.Add("source", "TEXT", "The text that is read before the one to score, UTF-8.",
+            &into->source);
+  flags.AddParsed(
+      "source_ids", "1,2,3",
+      "The same as token ids; nothing is added to them. --token_ids are then those of the "
+      "model's text, from the one that it begins with on.",
+      [into](const std::string& text) {
+        absl::StatusOr<std::vector<int32_t>> ids = ParseTokenIds(text);
+        if (!ids.ok()) return ids.status();
+        into->source_ids = *std::move(ids);
+        return absl::OkStatus();
+      });
   flags.Section("Output");
   flags.Add("top", "K", "With --json: the K most probable tokens at every position, 0 to 20.",
             &into->top);
@@ -66,6 +83,17 @@ absl::Status CheckFlags(const ScoreFlags& flags) {
   if (inputs != 1) {
     return absl::InvalidArgumentError(
         "give exactly one of --text TEXT, --file FILE, --lines FILE and --token_ids 1,2,3");
+  }
+  const bool has_source = flags.source.has_value() || flags.source_ids.has_value();
+  if ((flags.source.has_value() && flags.source_ids.has_value()) ||
+      (has_source && flags.lines.has_value())) {
+    return absl::InvalidArgumentError(
+        "give one of --source TEXT and --source_ids 1,2,3, and not with --lines");
+  }
+  if (flags.source.has_value()) {
+    if (const absl::Status status = CheckUtf8(*flags.source); !status.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("--source is ", status.message()));
+    }
   }
   if (flags.top.has_value() && !flags.json) {
     return absl::InvalidArgumentError("--top needs --json: the summary has no place for it");
@@ -113,6 +141,11 @@ absl::StatusOr<std::vector<v1::ScoreRequest>> LinesToRequests(const ScoreFlags& 
 
 absl::StatusOr<v1::ScoreRequest> ToRequest(const ScoreFlags& flags, Environment& environment) {
   v1::ScoreRequest request = EmptyRequest(flags);
+  if (flags.source.has_value()) request.set_source_text(*flags.source);
+  if (flags.source_ids.has_value()) {
+    request.mutable_source_token_ids()->mutable_token_ids()->Assign(flags.source_ids->begin(),
+                                                                    flags.source_ids->end());
+  }
   if (flags.token_ids.has_value()) {
     request.mutable_token_ids()->mutable_token_ids()->Assign(flags.token_ids->begin(),
                                                              flags.token_ids->end());

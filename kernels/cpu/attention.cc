@@ -83,11 +83,12 @@ template <class T>
 class AttentionWorker {
  public:
   AttentionWorker(MatrixView q, const CpuKvPool& pool, int layer, const AttentionOptions& options,
-                  int64_t ahead, MatrixView out)
+                  const DistanceBias& bias, int64_t ahead, MatrixView out)
       : q_(q),
         pool_(pool),
         layer_(layer),
         options_(options),
+        bias_(bias),
         ahead_(ahead),
         out_(out),
         sizes_(pool.spec()),
@@ -213,6 +214,7 @@ class AttentionWorker {
       bundles->q = bundles->weights + kBundle * sizes_.chunks * kChunk;
       for (int64_t i = 0; i < bundles->size; ++i) {
         bundles->query_position[i] = Position(task, first + i);
+        bundles->query_head[i] = Head(task, first + i);
         const float* from = q_.Row(Row(task, first + i)) + Head(task, first + i) * head_dim_;
         for (int64_t e = 0; e < head_dim_; ++e) bundles->q[e * bundles->size + i] = from[e];
       }
@@ -255,6 +257,9 @@ class AttentionWorker {
         Score<decltype(size)::value>(bundles[b], runs, seen[b].any, options_.scale);
       });
       if (options_.softcap > 0) CapScores(bundles[b], runs.now.count, options_.softcap);
+      if (bias_.values != nullptr) {
+        BiasScores(bundles[b], runs.now.count, first * block_size_, bias_);
+      }
       UpdateSoftmax(bundles[b], runs.now.count, seen[b].query);
       runs.next = runs.now;  // the first has asked for it
     }
@@ -325,7 +330,8 @@ class AttentionWorker {
   const CpuKvPool& pool_;
   const int layer_;
   const AttentionOptions options_;
-  const int64_t ahead_;  // OpenAttentionOps'
+  const DistanceBias bias_;  // CrossAttentionOps'
+  const int64_t ahead_;      // OpenAttentionOps'
   const MatrixView out_;
   const AttentionSizes sizes_;
   const int64_t head_dim_;
@@ -356,13 +362,17 @@ void RunPlan(CpuContext& context, const AttentionWorker<T>& attention, const KvP
 }
 
 void Attend(CpuContext& context, MatrixView q, const CpuKvPool& pool, int layer,
-            const AttentionOptions& options, int64_t ahead, MatrixView out) {
+            const AttentionOptions& options, const DistanceBias& bias, int64_t ahead,
+            MatrixView out) {
   if (pool.spec().dtype == DType::kF32) {
-    RunPlan(context, AttentionWorker<float>(q, pool, layer, options, ahead, out), pool.spec());
+    RunPlan(context, AttentionWorker<float>(q, pool, layer, options, bias, ahead, out),
+            pool.spec());
   } else if (pool.spec().dtype == DType::kBF16) {
-    RunPlan(context, AttentionWorker<uint16_t>(q, pool, layer, options, ahead, out), pool.spec());
+    RunPlan(context, AttentionWorker<uint16_t>(q, pool, layer, options, bias, ahead, out),
+            pool.spec());
   } else {
-    RunPlan(context, AttentionWorker<uint8_t>(q, pool, layer, options, ahead, out), pool.spec());
+    RunPlan(context, AttentionWorker<uint8_t>(q, pool, layer, options, bias, ahead, out),
+            pool.spec());
   }
 }
 
@@ -395,25 +405,54 @@ void PagedAttention(CpuContext& context, MatrixView q, const CpuKvPool& pool, in
   OpenAttention(context, q, pool, layer, options, /*ahead=*/0, out);
 }
 
-void OpenAttention(CpuContext& context, MatrixView q, const CpuKvPool& pool, int layer,
-                   const AttentionOptions& options, int64_t ahead, MatrixView out) {
+namespace {
+
+void AttendSegments(CpuContext& context, absl::Span<const AttentionSegment> segments, MatrixView q,
+                    const CpuKvPool& pool, int layer, const AttentionOptions& options,
+                    const DistanceBias& bias, int64_t ahead, MatrixView out) {
   const KvPoolSpec& spec = pool.spec();
   const int64_t kv_width = int64_t{1} * spec.num_kv_heads * spec.head_dim;
   SLUICE_CHECK(0 <= layer && layer < spec.num_layers && options.window >= 0);
   SLUICE_CHECK(options.softcap >= 0 && ahead >= 0);
   SLUICE_CHECK(q.cols % kv_width == 0 && q.rows == out.rows);
   SLUICE_CHECK(out.cols == q.cols / spec.head_dim * spec.value_dim());
-  for (const AttentionSegment& segment : context.step.segments()) {
+  for (const AttentionSegment& segment : segments) {
     SLUICE_CHECK(segment.first_row + segment.num_rows <= q.rows);
   }
-  PlanOpenAttention(context.step.segments(),
+  PlanOpenAttention(segments,
                     {.num_kv_heads = spec.num_kv_heads,
                      .group = q.cols / kv_width,
                      .window = options.window,
                      .num_threads = context.pool.num_threads(),
                      .chunk = options.chunk},
                     ahead, &context.attention.plan);
-  HWY_DYNAMIC_DISPATCH(Attend)(context, q, pool, layer, options, ahead, out);
+  HWY_DYNAMIC_DISPATCH(Attend)(context, q, pool, layer, options, bias, ahead, out);
+}
+
+}  // namespace
+
+void OpenAttention(CpuContext& context, MatrixView q, const CpuKvPool& pool, int layer,
+                   const AttentionOptions& options, int64_t ahead, MatrixView out) {
+  BiasedAttention(context, q, pool, layer, options, /*bias=*/{}, ahead, out);
+}
+
+void BiasedAttention(CpuContext& context, MatrixView q, const CpuKvPool& pool, int layer,
+                     const AttentionOptions& options, const DistanceBias& bias, int64_t ahead,
+                     MatrixView out) {
+  AttendSegments(context, context.step.segments(), q, pool, layer, options, bias, ahead, out);
+}
+
+void CrossAttention(CpuContext& context, MatrixView q, const CpuKvPool& pool, int layer,
+                    const AttentionOptions& options, absl::Span<const SourceSegment> segments,
+                    MatrixView out) {
+  SLUICE_CHECK(options.window == 0 && options.chunk == 0);
+  std::vector<AttentionSegment>& as_positions = context.attention.sources;
+  as_positions.clear();
+  for (const SourceSegment& segment : segments) {
+    SLUICE_CHECK(segment.num_positions >= 1);
+    as_positions.push_back(AsAttentionSegment(segment));
+  }
+  AttendSegments(context, as_positions, q, pool, layer, options, /*bias=*/{}, kWholeSource, out);
 }
 
 }  // namespace sluice

@@ -38,6 +38,7 @@ struct Bundle {
   int64_t block_size;  // positions
   int64_t values;      // elements between two rows of `sums`
   int64_t query_position[kBundle];
+  int64_t query_head[kBundle];
   float* q;        // [D, size]
   float* weights;  // [chunks of a run, kBundle, kChunk]
   // [kPaddedBundle]: what the sums have still to be multiplied with, because the maximum has risen.

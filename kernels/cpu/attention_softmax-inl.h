@@ -17,6 +17,7 @@
 #include "hwy/highway.h"
 #include "kernels/cpu/attention_bundle.h"
 #include "kernels/cpu/simd-inl.h"
+#include "kernels/cross_attention_ops.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sluice {
@@ -65,6 +66,38 @@ inline HWY_NOINLINE void CapScores(const Bundle& bundle, int64_t num_blocks, flo
     for (int64_t j = 0; j < bundle.size * kChunk; j += lanes) {
       hn::Store(SoftCapped(d, hn::Load(d, scores + j), cap), d, scores + j);
     }
+  }
+}
+
+// Adds to the scores of query i what `bias` (of its head) has for the distances of keys. `start` is the
+// position of the run's first key, counted from the query.
+inline void BiasQuery(const Bundle& bundle, int64_t i, int64_t num_blocks, int64_t start,
+                      const float* bias, int64_t reach) {
+  const FloatTag d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t of_block = bundle.ChunksOfBlock();
+  for (int64_t chunk = 0; chunk < num_blocks * of_block; ++chunk) {
+    float* const scores = bundle.Weights(i, chunk);
+    const int64_t offset = start + chunk / of_block * bundle.block_size + chunk % of_block * kChunk;
+    if (-reach <= offset && offset + kChunk - 1 <= reach) {
+      const float* const from = bias + offset + reach;
+      for (int64_t j = 0; j < kChunk; j += lanes) {
+        hn::Store(hn::Add(hn::Load(d, scores + j), hn::LoadU(d, from + j)), d, scores + j);
+      }
+      continue;
+    }
+    for (int64_t j = 0; j < kChunk; ++j) {
+      scores[j] += bias[std::clamp(offset + j, -reach, reach) + reach];
+    }
+  }
+}
+
+// The same of all queries of a bundle. `first` is the position of the run's first key.
+inline HWY_NOINLINE void BiasScores(const Bundle& bundle, int64_t num_blocks, int64_t first,
+                                    const DistanceBias& bias) {
+  for (int64_t i = 0; i < bundle.size; ++i) {
+    BiasQuery(bundle, i, num_blocks, first - bundle.query_position[i],
+              bias.values + bundle.query_head[i] * (2 * bias.reach + 1), bias.reach);
   }
 }
 

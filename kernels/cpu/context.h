@@ -72,7 +72,8 @@ constexpr size_t OperandOnWholePagesFrom(InstructionSet instructions) {
 
 // What attention keeps from call to call, so that none allocates.
 struct AttentionMemory {
-  AttentionPlan plan;  // of the call in progress
+  AttentionPlan plan;                     // of the call in progress
+  std::vector<AttentionSegment> sources;  // of the call in progress, where it is one to sources
 
   // `count` floats, 64-byte aligned, of unspecified content, valid until the next call. A huge
   // number costs little until it is used.

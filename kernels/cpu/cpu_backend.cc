@@ -26,6 +26,7 @@
 #include "kernels/cpu/sample.h"
 #include "kernels/cpu/softmax.h"
 #include "kernels/cpu/top_k.h"
+#include "kernels/cross_attention_ops.h"
 #include "kernels/host_rank_group.h"
 #include "kernels/latent_ops.h"
 
@@ -44,7 +45,10 @@ NumaLayout LayoutOf(int num_threads, const std::vector<int>& cpus) {
   return NumaLayout::OfPinnedWorkers(num_threads, nodes);
 }
 
-class CpuBackend final : public Backend, private OpenAttentionOps, private LatentOps {
+class CpuBackend final : public Backend,
+                         private OpenAttentionOps,
+                         private CrossAttentionOps,
+                         private LatentOps {
  public:
   explicit CpuBackend(const CpuBackendOptions& options)
       : context_(options.num_threads,
@@ -103,6 +107,7 @@ class CpuBackend final : public Backend, private OpenAttentionOps, private Laten
   RecurrentOps* recurrence() override { return &recurrence_; }
   AdapterOps* adapters() override { return &adapters_; }
   OpenAttentionOps* open_attention() override { return this; }
+  CrossAttentionOps* cross_attention() override { return this; }
 
   void BeginStep(absl::Span<const AttentionSegment> segments, int64_t rows) override {
     context_.step.Begin(segments, rows);
@@ -195,6 +200,18 @@ class CpuBackend final : public Backend, private OpenAttentionOps, private Laten
                      int64_t ahead, MatrixView out) override {
     sluice::OpenAttention(context_, q, static_cast<const CpuKvPool&>(pool), layer, options, ahead,
                           out);
+  }
+
+  void BiasedAttention(MatrixView q, const KvPool& pool, int layer, const AttentionOptions& options,
+                       const DistanceBias& bias, int64_t ahead, MatrixView out) override {
+    sluice::BiasedAttention(context_, q, static_cast<const CpuKvPool&>(pool), layer, options, bias,
+                            ahead, out);
+  }
+
+  void CrossAttention(MatrixView q, const KvPool& pool, int layer, const AttentionOptions& options,
+                      absl::Span<const SourceSegment> segments, MatrixView out) override {
+    sluice::CrossAttention(context_, q, static_cast<const CpuKvPool&>(pool), layer, options,
+                           segments, out);
   }
 
   void GemmOfHeads(const HeadColumns& x, absl::Span<const PackedMatrix* const> weights,

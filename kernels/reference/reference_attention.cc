@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "kernels/attention_splits.h"
 #include "kernels/open_attention_ops.h"
 #include "kernels/reference/element.h"
@@ -44,18 +45,21 @@ void StoreVector(const float* from, int head_dim, DType dtype, float* to) {
 }
 
 // softmax(scale * q k^T), scores capped where the options say so, over positions [first, count)
-// and the sink; zero before them.
+// and the sink; zero before them. `bias` is of the head, for keys from position 0 on.
 std::vector<double> Weights(const float* q, const ReferenceKvPool& pool, int layer, int kv_head,
                             const AttentionSegment& segment, int64_t first, int64_t count,
-                            const AttentionOptions& options, std::optional<double> sink) {
+                            const AttentionOptions& options, std::optional<double> sink,
+                            absl::FunctionRef<double(int64_t position)> bias) {
   std::vector<double> weights(count, -std::numeric_limits<double>::infinity());
   for (int64_t position = first; position < count; ++position) {
     const float* key = pool.At(pool.KeyIndex(segment, position, layer, kv_head));
     double score = 0;
     for (int d = 0; d < pool.spec().head_dim; ++d) score += double{q[d]} * key[d];
     weights[position] = options.scale * score;
-    if (options.softcap == 0) continue;
-    weights[position] = options.softcap * std::tanh(weights[position] / options.softcap);
+    if (options.softcap > 0) {
+      weights[position] = options.softcap * std::tanh(weights[position] / options.softcap);
+    }
+    weights[position] += bias(position);
   }
   const double maximum = *std::max_element(weights.begin(), weights.end());
   double sum = sink.has_value() ? std::exp(*sink - maximum) : 0;
@@ -105,12 +109,14 @@ std::vector<double> ReferenceAttentionWeights(MatrixView q, const ReferenceKvPoo
   return Weights(
       q.Row(segment.first_row + row) + int64_t{head} * head_dim, pool, layer, head / group, segment,
       FirstSeenPosition(count - 1, options.window, options.chunk), count, options,
-      options.sinks == nullptr ? std::nullopt : std::optional<double>(options.sinks[head]));
+      options.sinks == nullptr ? std::nullopt : std::optional<double>(options.sinks[head]),
+      [](int64_t) { return 0.0; });
 }
 
 void ReferenceAttention(MatrixView q, const ReferenceKvPool& pool, int layer,
                         absl::Span<const AttentionSegment> segments,
-                        const AttentionOptions& options, int64_t ahead, MatrixView out) {
+                        const AttentionOptions& options, const DistanceBias& bias, int64_t ahead,
+                        MatrixView out) {
   const int head_dim = pool.spec().head_dim, value_dim = pool.spec().value_dim();
   const int num_heads = static_cast<int>(q.cols / head_dim);
   const int group = num_heads / pool.spec().num_kv_heads;
@@ -125,7 +131,12 @@ void ReferenceAttention(MatrixView q, const ReferenceKvPool& pool, int layer,
         const std::vector<double> weights = Weights(
             q.Row(row) + int64_t{head} * head_dim, pool, layer, head / group, segment, first, count,
             options,
-            options.sinks == nullptr ? std::nullopt : std::optional<double>(options.sinks[head]));
+            options.sinks == nullptr ? std::nullopt : std::optional<double>(options.sinks[head]),
+            [&](int64_t key) {
+              if (bias.values == nullptr) return 0.0;
+              const int64_t offset = std::clamp(key - position, -bias.reach, bias.reach);
+              return double{bias.values[head * (2 * bias.reach + 1) + offset + bias.reach]};
+            });
         for (int d = 0; d < value_dim; ++d) {
           double sum = 0;
           for (int64_t seen = first; seen < count; ++seen) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/backend.h"
+#include "kernels/cross_attention_ops.h"
 #include "kernels/reference/reference_kv_pool.h"
 
 namespace sluice {
@@ -25,9 +26,11 @@ std::vector<double> ReferenceAttentionWeights(MatrixView q, const ReferenceKvPoo
                                               const AttentionSegment& segment, int64_t row,
                                               int head, const AttentionOptions& options);
 
-// OpenAttentionOps::OpenAttention and, with `ahead` 0, Ops::PagedAttention.
+// CrossAttentionOps::BiasedAttention; without values of a bias OpenAttentionOps::OpenAttention and, with
+// `ahead` 0, Ops::PagedAttention.
 void ReferenceAttention(MatrixView q, const ReferenceKvPool& pool, int layer,
                         absl::Span<const AttentionSegment> segments,
-                        const AttentionOptions& options, int64_t ahead, MatrixView out);
+                        const AttentionOptions& options, const DistanceBias& bias, int64_t ahead,
+                        MatrixView out);
 
 }  // namespace sluice

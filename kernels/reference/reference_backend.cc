@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/check.h"
+#include "kernels/cross_attention_ops.h"
 #include "kernels/fp8_activations.h"
 #include "kernels/host_rank_group.h"
 #include "kernels/host_step.h"
@@ -133,6 +134,7 @@ double LogSum(const float* row, int64_t size) {
 class ReferenceBackend final : public Backend,
                                private LatentOps,
                                private OpenAttentionOps,
+                               private CrossAttentionOps,
                                private ReferenceAdapters {
  public:
   explicit ReferenceBackend(DType operand_dtype) : operand_dtype_(operand_dtype) {}
@@ -183,6 +185,7 @@ class ReferenceBackend final : public Backend,
   RecurrentOps* recurrence() override { return &recurrence_; }
   AdapterOps* adapters() override { return this; }
   OpenAttentionOps* open_attention() override { return this; }
+  CrossAttentionOps* cross_attention() override { return this; }
 
   void BeginStep(absl::Span<const AttentionSegment> segments, int64_t rows) override {
     step_.Begin(segments, rows);
@@ -291,7 +294,21 @@ class ReferenceBackend final : public Backend,
   void OpenAttention(MatrixView q, const KvPool& pool, int layer, const AttentionOptions& options,
                      int64_t ahead, MatrixView out) override {
     ReferenceAttention(q, static_cast<const ReferenceKvPool&>(pool), layer, step_.segments(),
-                       options, ahead, out);
+                       options, /*bias=*/{}, ahead, out);
+  }
+
+  void BiasedAttention(MatrixView q, const KvPool& pool, int layer, const AttentionOptions& options,
+                       const DistanceBias& bias, int64_t ahead, MatrixView out) override {
+    ReferenceAttention(q, static_cast<const ReferenceKvPool&>(pool), layer, step_.segments(),
+                       options, bias, ahead, out);
+  }
+
+  void CrossAttention(MatrixView q, const KvPool& pool, int layer, const AttentionOptions& options,
+                      absl::Span<const SourceSegment> sources, MatrixView out) override {
+    std::vector<AttentionSegment> segments;
+    for (const SourceSegment& source : sources) segments.push_back(AsAttentionSegment(source));
+    ReferenceAttention(q, static_cast<const ReferenceKvPool&>(pool), layer, segments, options,
+                       /*bias=*/{}, kWholeSource, out);
   }
 
   void Scale(float factor, MatrixView x) override {

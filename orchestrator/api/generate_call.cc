@@ -6,6 +6,7 @@
 #include "orchestrator/api/adapter_check.h"
 #include "orchestrator/api/beam_check.h"
 #include "orchestrator/api/best_of_sink.h"
+#include "orchestrator/api/embed_check.h"
 #include "orchestrator/api/messages.h"
 #include "orchestrator/api/request_attributes.h"
 #include "orchestrator/api/request_check.h"
@@ -61,7 +62,8 @@ RequestContext GenerateCall::AskingContext() const {
 
 void GenerateCall::Prepare(absl::StatusOr<ResolvedPrompt> prompt) {
   if (!prompt.ok()) return Refuse(prompt.status());
-  const absl::Status fits = CheckLength(request_, std::ssize(prompt->tokens), context_.model);
+  const int64_t num_tokens = std::ssize(prompt->tokens) - FilledSource(prompt->source_positions);
+  const absl::Status fits = CheckLength(request_, num_tokens, context_.model);
   if (!fits.ok()) return Refuse(fits);
   if (!prompt->has_tokenizer && !request_.stop().stop_strings().empty()) {
     return Refuse(absl::FailedPreconditionError(
@@ -104,7 +106,9 @@ void GenerateCall::Submit(ResolvedPrompt prompt, std::shared_ptr<const Constrain
   if (!adapter.ok()) return Refuse(adapter.status());
   EngineRequest request =
       EngineRequestFrom(request_, context_.model, std::move(prompt.tokens), RandomNumber());
-  num_prompt_tokens_ = static_cast<int32_t>(request.prompt.size());
+  request.source_positions = prompt.source_positions;
+  if (context_.model.source.has_value()) request.max_written = context_.model.source->max_written;
+  num_prompt_tokens_ = request.num_prompt_tokens();
   request.wants_text = prompt.has_tokenizer;
   request.constraint = std::move(constraint);
   request.adapter = *std::move(adapter);

@@ -8,6 +8,7 @@
 
 #include "kernels/sampling_options/sampling_options.h"
 #include "services/model/embedder_spec.h"
+#include "services/model/model_config.h"
 
 namespace sluice {
 
@@ -26,6 +27,8 @@ struct ModelDescription {
   int32_t max_text_tokens = 0;           // of a text to embed
   bool embeds_in_one_piece = false;      // SequenceSpec::in_one_piece
   int32_t num_token_types = 0;           // ModelConfig's
+  std::optional<SourceSpec> source;      // ModelConfig's
+  int32_t max_source_tokens = 0;         // of a source: as the model and the server's steps allow
 
   // Where a request leaves them out; from generation_config.json.
   SamplingOptions sampling;

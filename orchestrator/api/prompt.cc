@@ -6,9 +6,85 @@
 #include "orchestrator/api/request_check.h"
 
 namespace sluice {
+namespace {
+
+// What the texts of an encoder-decoder begin with.
+std::vector<int32_t> TextBegin(const SourceSpec& source) {
+  std::vector<int32_t> tokens = {source.start_token_id};
+  if (source.forced_bos_token_id.has_value()) tokens.push_back(*source.forced_bos_token_id);
+  return tokens;
+}
+
+}  // namespace
 
 void PromptResolver::Resolve(const v1::GenerateRequest& request, const RequestContext& context,
                              Callback callback) const {
+  if (!model_->source.has_value()) return FromPrompt(request, context, std::move(callback));
+  if (request.source_case() != v1::GenerateRequest::SOURCE_NOT_SET) {
+    return FromSource(request, context, std::move(callback));
+  }
+  FromPrompt(request, context,
+             [this, callback = std::move(callback)](absl::StatusOr<ResolvedPrompt> source) {
+               callback(source.ok() ? Joined(*std::move(source), TextBegin(*model_->source))
+                                    : std::move(source));
+             });
+}
+
+absl::StatusOr<ResolvedPrompt> PromptResolver::Joined(ResolvedPrompt source,
+                                                      std::vector<int32_t> text) const {
+  const auto positions = static_cast<int32_t>(source.tokens.size());
+  if (absl::Status fits = CheckSourceLength(positions, *model_); !fits.ok()) return fits;
+  source.source_positions = positions;
+  source.tokens.resize(FilledSource(positions), source.tokens.back());
+  source.tokens.insert(source.tokens.end(), text.begin(), text.end());
+  source.second_begin = static_cast<int32_t>(source.tokens.size());
+  return source;
+}
+
+template <class Request>
+void PromptResolver::FromSource(const Request& request, const RequestContext& context,
+                                Callback callback) const {
+  Callback with_text;
+  if (request.has_token_ids()) {
+    const absl::Status status =
+        CheckTokenIds(request.token_ids().token_ids(), *model_, "token_ids");
+    if (!status.ok()) return callback(status);
+    std::vector<int32_t> text(request.token_ids().token_ids().begin(),
+                              request.token_ids().token_ids().end());
+    with_text = [this, text = std::move(text),
+                 callback = std::move(callback)](absl::StatusOr<ResolvedPrompt> source) {
+      callback(source.ok() ? Joined(*std::move(source), text) : std::move(source));
+    };
+  } else if (request.has_text()) {
+    v1::TokenizeRequest text;
+    text.set_text(request.text());
+    text.set_add_special_tokens(false);
+    with_text = [this, text = std::move(text), context,
+                 callback = std::move(callback)](absl::StatusOr<ResolvedPrompt> source) {
+      if (!source.ok()) return callback(source.status());
+      FromRequest(
+          text, context,
+          [this, source = *std::move(source), callback](absl::StatusOr<ResolvedPrompt> rest) {
+            if (!rest.ok()) return callback(rest.status());
+            std::vector<int32_t> tokens = TextBegin(*model_->source);
+            tokens.insert(tokens.end(), rest->tokens.begin(), rest->tokens.end());
+            callback(Joined(source, std::move(tokens)));
+          });
+    };
+  } else {
+    with_text = [this, callback = std::move(callback)](absl::StatusOr<ResolvedPrompt> source) {
+      callback(source.ok() ? Joined(*std::move(source), TextBegin(*model_->source))
+                           : std::move(source));
+    };
+  }
+  if (request.has_source_text()) {
+    return FromText(request.source_text(), context, std::move(with_text));
+  }
+  FromTokens(request.source_token_ids(), context.deadline, std::move(with_text));
+}
+
+void PromptResolver::FromPrompt(const v1::GenerateRequest& request, const RequestContext& context,
+                                Callback callback) const {
   if (request.has_token_ids()) {
     return FromTokens(request.token_ids(), context.deadline, std::move(callback));
   }
@@ -18,6 +94,7 @@ void PromptResolver::Resolve(const v1::GenerateRequest& request, const RequestCo
 
 void PromptResolver::Resolve(const v1::ScoreInput& input, const RequestContext& context,
                              Callback callback) const {
+  if (model_->source.has_value()) return FromSource(input, context, std::move(callback));
   if (input.has_token_ids()) {
     return FromTokens(input.token_ids(), context.deadline, std::move(callback));
   }

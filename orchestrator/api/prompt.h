@@ -24,6 +24,8 @@ struct ResolvedPrompt {
   bool has_tokenizer = false;   // whether text can be made of what follows
   // Of a pair of texts: the first token of type 1, as in TokenizeResponse; else as many as there are.
   int32_t second_begin = 0;
+  // Of encoder-decoders, EngineRequest's; `tokens` begins with those of the source, filled up.
+  int32_t source_positions = 0;
 };
 
 class PromptResolver {
@@ -34,6 +36,7 @@ class PromptResolver {
   PromptResolver(const ModelDescription* model, TokenizerClient* tokenizer, TokenizerWatch* watch)
       : model_(model), tokenizer_(tokenizer), watch_(watch) {}
 
+  // Of encoder-decoders, source and prompt together.
   // FAILED_PRECONDITION for text or chat without tokenizer or template; else the tokenizer's
   // statuses. What is waited for and done is dropped when the caller leaves.
   void Resolve(const v1::GenerateRequest& request, const RequestContext& context,
@@ -45,6 +48,14 @@ class PromptResolver {
                const RequestContext& context, Callback callback) const;
 
  private:
+  // The prompt, or the source of an encoder-decoder that has none.
+  void FromPrompt(const v1::GenerateRequest& request, const RequestContext& context,
+                  Callback callback) const;
+  // Source and text of a request or of what is to be scored.
+  template <class Request>
+  void FromSource(const Request& request, const RequestContext& context, Callback callback) const;
+  // Of an encoder-decoder: a source and what the text begins with.
+  absl::StatusOr<ResolvedPrompt> Joined(ResolvedPrompt source, std::vector<int32_t> text) const;
   void FromTokens(const v1::TokenIds& tokens, SteadyTime deadline, Callback callback) const;
   void FromText(const std::string& text, const RequestContext& context, Callback callback) const;
   void FromRequest(v1::TokenizeRequest request, const RequestContext& context,

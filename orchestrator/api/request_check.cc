@@ -82,6 +82,27 @@ absl::Status CheckResume(const v1::GenerateRequest& request, const ModelDescript
   return absl::OkStatus();
 }
 
+// Of a request or of one text to score; `prefix` goes before the field's name.
+template <class Request>
+absl::Status CheckSource(const Request& request, const std::string& prefix,
+                         const ModelDescription& model) {
+  if (request.source_case() == Request::SOURCE_NOT_SET) return absl::OkStatus();
+  if (!model.source.has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(prefix, "a source is for encoder-decoders; accepted for model_type \"",
+                     model.architecture, "\": a prompt alone"));
+  }
+  if (request.has_source_text()) {
+    return request.source_text().empty()
+               ? absl::InvalidArgumentError(absl::StrCat(prefix, "source_text is empty"))
+               : absl::OkStatus();
+  }
+  if (request.source_token_ids().token_ids().empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(prefix, "source_token_ids are empty"));
+  }
+  return CheckTokenList(request.source_token_ids().token_ids(), model, "source_token_ids");
+}
+
 absl::Status CheckPrompt(const v1::GenerateRequest& request, const ModelDescription& model) {
   switch (request.prompt_case()) {
     case v1::GenerateRequest::kText:
@@ -96,8 +117,13 @@ absl::Status CheckPrompt(const v1::GenerateRequest& request, const ModelDescript
       if (request.chat().messages().empty()) {
         return absl::InvalidArgumentError("the prompt's chat has no messages");
       }
+      if (request.source_case() != v1::GenerateRequest::SOURCE_NOT_SET) {
+        return absl::InvalidArgumentError(
+            "a chat is no text behind a source; set text or token_ids");
+      }
       return absl::OkStatus();
     case v1::GenerateRequest::PROMPT_NOT_SET:
+      if (request.source_case() != v1::GenerateRequest::SOURCE_NOT_SET) return absl::OkStatus();
       return absl::InvalidArgumentError("no prompt: set text, token_ids or chat");
   }
   return absl::InvalidArgumentError("no prompt: set text, token_ids or chat");
@@ -141,7 +167,13 @@ absl::Status CheckTexts(const google::protobuf::RepeatedPtrField<std::string>& t
 }
 
 // Of the request itself, or of one of its inputs.
-absl::Status CheckScoreInput(const auto& input, const std::string& prefix) {
+absl::Status CheckScoreInput(const auto& input, const std::string& prefix,
+                             const ModelDescription& model) {
+  if (absl::Status source = CheckSource(input, prefix, model); !source.ok()) return source;
+  if (model.source.has_value() && !input.has_source_text() && !input.has_source_token_ids()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(prefix, "no source: set source_text or source_token_ids"));
+  }
   if (input.has_text() && input.text().empty()) {
     return absl::InvalidArgumentError(absl::StrCat(prefix, "the text is empty"));
   }
@@ -249,6 +281,7 @@ absl::Status CheckGenerate(const v1::GenerateRequest& request, const ModelDescri
   absl::Status status = CheckKnownFields(request);
   if (status.ok()) status = CheckRequestId(request.request_id());
   if (status.ok()) status = CheckCacheSalt(request.cache_salt());
+  if (status.ok()) status = CheckSource(request, "", model);
   if (status.ok()) status = CheckPrompt(request, model);
   if (status.ok()) status = CheckSampling(request.sampling(), model);
   if (status.ok()) status = CheckStop(request.stop(), model);
@@ -285,33 +318,49 @@ absl::Status CheckGenerate(const v1::GenerateRequest& request, const ModelDescri
 
 absl::Status CheckLength(const v1::GenerateRequest& request, int64_t num_tokens,
                          const ModelDescription& model) {
-  const int64_t left = model.max_positions - num_tokens;
+  // Of encoder-decoders, what is written has a context of its own.
+  const int64_t context =
+      model.source.has_value() ? model.source->max_written : model.max_positions;
+  const int64_t left = context - num_tokens;
   if (left < 1) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "the prompt has ", num_tokens, " tokens, which leaves no room in the context of ",
-        model.max_positions, " positions; accepted: up to ", model.max_positions - 1));
+        "the prompt has ", num_tokens, " tokens, which leaves no room in the context of ", context,
+        " positions; accepted: up to ", context - 1));
   }
   if (!request.has_max_tokens() || request.max_tokens() <= left) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("the prompt has ", num_tokens, " tokens and max_tokens is ",
-                   request.max_tokens(), ", together more than the context of ",
-                   model.max_positions, " positions; accepted: max_tokens of 1 to ", left));
+                   request.max_tokens(), ", together more than the context of ", context,
+                   " positions; accepted: max_tokens of 1 to ", left));
+}
+
+absl::Status CheckSourceLength(int64_t num_tokens, const ModelDescription& model) {
+  if (num_tokens <= model.max_source_tokens) return absl::OkStatus();
+  const bool by_steps = model.max_source_tokens < model.source->max_positions;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the source has ", num_tokens, " tokens; accepted: up to ", model.max_source_tokens,
+      by_steps ? ", what one step has room for (--max_step_tokens)" : ", the model's context"));
 }
 
 absl::Status CheckScoreLength(int64_t num_tokens, const ModelDescription& model) {
-  if (num_tokens <= model.max_positions) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("there are ", num_tokens, " tokens to score, more than the context of ",
-                   model.max_positions, " positions; accepted: up to ", model.max_positions));
+  const int64_t context =
+      model.source.has_value() ? model.source->max_written : model.max_positions;
+  if (num_tokens <= context) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("there are ", num_tokens,
+                                                 " tokens to score, more than the context of ",
+                                                 context, " positions; accepted: up to ", context));
 }
 
-absl::Status CheckScore(const v1::ScoreRequest& request) {
+absl::Status CheckScore(const v1::ScoreRequest& request, const ModelDescription& model) {
   const absl::Status status = CheckKnownFields(request);
   if (!status.ok()) return status;
   if (request.top() < 0 || request.top() > kMaxLogprobs) {
     return Refuse("top", request.top(), absl::StrCat("0 to ", kMaxLogprobs));
   }
-  if (request.inputs().empty()) return CheckScoreInput(request, "");
+  if (request.inputs().empty()) return CheckScoreInput(request, "", model);
+  if (request.source_case() != v1::ScoreRequest::SOURCE_NOT_SET) {
+    return absl::InvalidArgumentError("inputs have sources of their own: set theirs");
+  }
   if (request.input_case() != v1::ScoreRequest::INPUT_NOT_SET) {
     return absl::InvalidArgumentError(
         "inputs contradict text and token_ids: set one text or a list of them");
@@ -322,7 +371,7 @@ absl::Status CheckScore(const v1::ScoreRequest& request) {
   }
   for (int i = 0; i < request.inputs_size(); ++i) {
     const absl::Status input =
-        CheckScoreInput(request.inputs(i), absl::StrCat("inputs[", i, "]: "));
+        CheckScoreInput(request.inputs(i), absl::StrCat("inputs[", i, "]: "), model);
     if (!input.ok()) return input;
   }
   return absl::OkStatus();

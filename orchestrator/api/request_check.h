@@ -21,13 +21,15 @@ absl::Status CheckKnownFields(const google::protobuf::Message& message);
 
 // Everything but the prompt's tokens.
 absl::Status CheckGenerate(const v1::GenerateRequest& request, const ModelDescription& model);
-absl::Status CheckScore(const v1::ScoreRequest& request);
+absl::Status CheckScore(const v1::ScoreRequest& request, const ModelDescription& model);
 // The options as they are joined with the model's own.
 absl::Status CheckSampling(const v1::SamplingOptions& sampling, const ModelDescription& model);
 
-// Whether a prompt of `num_tokens`, and the max_tokens asked for, fit the model's context.
+// Whether a prompt of `num_tokens`, of encoder-decoders what the text begins with, and the max_tokens asked for, fit the model's context.
 absl::Status CheckLength(const v1::GenerateRequest& request, int64_t num_tokens,
                          const ModelDescription& model);
+// REQUIRES: an encoder-decoder.
+absl::Status CheckSourceLength(int64_t num_tokens, const ModelDescription& model);
 absl::Status CheckScoreLength(int64_t num_tokens, const ModelDescription& model);
 
 // "prompt" or another name of the field, for messages.

@@ -45,13 +45,20 @@ void ScoreBatch::Resolve(size_t index) {
 }
 
 absl::Status ScoreBatch::CheckFits(const std::vector<int32_t>& tokens) const {
+  // Behind a source the text alone counts, which OnTokens knows.
+  if (model().source.has_value()) return absl::OkStatus();
   return CheckScoreLength(std::ssize(tokens), model());
 }
 
 void ScoreBatch::OnTokens(size_t index, ResolvedPrompt prompt) {
+  const auto text_begin = prompt.tokens.begin() + FilledSource(prompt.source_positions);
+  const absl::Status fits = CheckScoreLength(prompt.tokens.end() - text_begin, model());
+  if (!fits.ok()) return End(fits);
   {
     absl::MutexLock lock(&mutex_);
-    texts_[index].tokens = std::move(prompt.tokens);
+    texts_[index].source.assign(prompt.tokens.begin(), text_begin);
+    texts_[index].tokens.assign(text_begin, prompt.tokens.end());
+    texts_[index].source_positions = prompt.source_positions;
   }
   if (index + 1 < inputs_.size()) return Resolve(index + 1);
   int64_t num_tokens = 0;
@@ -63,7 +70,8 @@ void ScoreBatch::OnTokens(size_t index, ResolvedPrompt prompt) {
       num_tokens += std::ssize(text.tokens);
     }
     const std::vector<SharedPrefix> prefixes = FindSharedPrefixes(tokens);
-    for (size_t i = 0; i < texts_.size(); ++i) texts_[i].prefix = prefixes[i];
+    const bool has_sources = model().source.has_value();  // which are rarely the same
+    for (size_t i = 0; i < texts_.size() && !has_sources; ++i) texts_[i].prefix = prefixes[i];
   }
   if (inputs_.size() > 1 && num_tokens > kMostTokens) {
     return End(absl::InvalidArgumentError(absl::StrCat(
@@ -107,7 +115,9 @@ void ScoreBatch::SubmitText(size_t index) {
     return;
   }
   EngineRequest request = NewRequest(index);
-  request.prompt = text.tokens;
+  request.prompt = text.source;
+  request.prompt.insert(request.prompt.end(), text.tokens.begin(), text.tokens.end());
+  request.source_positions = text.source_positions;
   request.score = true;
   request.num_positions_scored_by_sibling = static_cast<int32_t>(text.scores.size());
   request.num_logprobs = top_;

@@ -30,6 +30,8 @@ class ScoreBatch final : public TextBatch {
     std::vector<int32_t> tokens;
     std::vector<TokenEvent> scores;  // of tokens from the second one on
     SharedPrefix prefix;
+    std::vector<int32_t> source;  // of encoder-decoders: what goes before `tokens`, filled up
+    int32_t source_positions = 0;
     bool begun = false;
     bool done = false;
   };

@@ -20,6 +20,10 @@ std::vector<v1::ScoreInput> InputsOf(const v1::ScoreRequest& request) {
   } else {
     *inputs[0].mutable_token_ids() = request.token_ids();
   }
+  if (request.has_source_text()) inputs[0].set_source_text(request.source_text());
+  if (request.has_source_token_ids()) {
+    *inputs[0].mutable_source_token_ids() = request.source_token_ids();
+  }
   return inputs;
 }
 
@@ -44,7 +48,7 @@ void StartScore(const TextCallContext& context, const absl::StatusOr<v1::ScoreRe
                 SteadyTime deadline, UnaryCall* call) {
   const auto answer =
       std::make_shared<UnaryAnswer<v1::ScoreResponse>>(call, context.trace, context.tracer);
-  absl::Status status = request.ok() ? CheckScore(*request) : request.status();
+  absl::Status status = request.ok() ? CheckScore(*request, context.model) : request.status();
   if (status.ok()) status = CheckGenerates(context.model);
   if (status.ok()) status = context.tenants.CheckPriority(context.tenant, request->priority());
   if (!status.ok()) return answer->Give(status);

@@ -63,7 +63,8 @@ TextOptions ActiveRequest::TextOptionsFor(std::vector<TokenId> generated) const 
   options.include_stop_string = request_.include_stop_string;
   options.min_tokens = request_.sampling.min_tokens;
   options.kept_special_tokens = request_.kept_special_tokens;
-  const size_t context = std::min(kContextTokens, request_.prompt.size());
+  const size_t context =
+      std::min(kContextTokens, request_.prompt.size() - static_cast<size_t>(request_.text_begin()));
   options.context_tokens.assign(request_.prompt.end() - static_cast<ptrdiff_t>(context),
                                 request_.prompt.end());
   options.resumed_tokens = std::move(generated);
@@ -73,6 +74,14 @@ TextOptions ActiveRequest::TextOptionsFor(std::vector<TokenId> generated) const 
 ActiveRequest::~ActiveRequest() {
   if (text_ == nullptr) return;
   for (SequenceId id : ids_) text_->Drop(id);
+}
+
+// Every position of a source sees all others, so what is kept of one is of no use to another that only
+// begins alike.
+std::string ActiveRequest::SourceSalt() const {
+  const auto* const tokens = reinterpret_cast<const char*>(request_.prompt.data());
+  return absl::StrCat("\nsource ", request_.source_positions, "\n",
+                      absl::string_view(tokens, request_.source_positions * sizeof(TokenId)));
 }
 
 SequenceSpec ActiveRequest::SpecOf(int index, int32_t max_new_tokens) const {
@@ -90,10 +99,13 @@ SequenceSpec ActiveRequest::SpecOf(int index, int32_t max_new_tokens) const {
   spec.use_prefix_cache = request_.use_prefix_cache;
   const bool scores_prompt = request_.prompt_logprobs.has_value() && spec.resumed_tokens.empty();
   spec.score_prompt = request_.score || (scores_prompt && index == 0);
-  spec.num_positions_scored_by_sibling = request_.num_positions_scored_by_sibling;
+  spec.num_positions_scored_by_sibling =
+      request_.text_begin() + request_.num_positions_scored_by_sibling;
   spec.pooled = request_.pooled;
   spec.in_one_piece = request_.in_one_piece;
   spec.second_type_from = request_.second_type_from;
+  spec.source_positions = request_.source_positions;
+  if (request_.source_positions > 0) spec.cache_salt += SourceSalt();
   const bool generates = !request_.score && request_.pooled == PooledRows::kNone;
   spec.max_drafts = generates ? request_.max_drafts : 0;
   spec.expected_tokens = request_.expected_tokens;
@@ -118,7 +130,7 @@ RowRequest ActiveRequest::RowFor(int index, const Segment& segment, const Row& r
   if (row.kind == RowKind::kPool) {
     RowRequest request;
     request.sequence = segment.sequence;
-    request.position = segment.first_position + row.offset + 1;
+    request.position = segment.first_position + row.offset + 1 - request_.text_begin();
     request.task = PoolTarget{.is_last = &row == &segment.rows.back()};
     return request;
   }
@@ -126,10 +138,10 @@ RowRequest ActiveRequest::RowFor(int index, const Segment& segment, const Row& r
   RowRequest request = choosing_row_;
   request.sequence = segment.sequence;
   request.sequence_index = index;
-  request.position = segment.first_position + row.offset + 1;
+  request.position = segment.first_position + row.offset + 1 - request_.text_begin();
   const auto num_tokens = static_cast<int32_t>(segment.tokens.size());
   if (row.offset >= num_tokens - segment.num_drafts) request.draft = segment.tokens[row.offset];
-  request.tokens = tokens;
+  request.tokens = tokens.empty() ? tokens : tokens.subspan(request_.text_begin());
   return request;
 }
 
@@ -138,7 +150,7 @@ RowRequest ActiveRequest::ChoosingRow() const {
   request.task = &request_.sampling;
   request.num_logprobs = request_.num_logprobs;
   request.processed_logprobs = request_.processed_logprobs;
-  request.num_prompt_tokens = static_cast<int32_t>(request_.prompt.size());
+  request.num_prompt_tokens = static_cast<int32_t>(request_.prompt.size()) - request_.text_begin();
   request.stop_tokens = request_.stop_tokens;
   request.constraint = request_.constraint.get();
   if (request_.constraint != nullptr) request.max_forced = request_.max_drafts;
@@ -149,7 +161,7 @@ RowRequest ActiveRequest::ScoringRow(int index, const Segment& segment, const Ro
   RowRequest request;
   request.sequence = segment.sequence;
   request.sequence_index = index;
-  request.position = segment.first_position + row.offset + 1;
+  request.position = segment.first_position + row.offset + 1 - request_.text_begin();
   request.task = ScoreTarget{row.target};
   request.num_logprobs = request_.prompt_logprobs.value_or(request_.num_logprobs);
   return request;
@@ -160,7 +172,7 @@ RowRequest ActiveRequest::DraftRowFor(int index) const {
   request.sequence_index = index;
   request.task = &request_.sampling;
   request.constraint = request_.constraint.get();
-  request.num_prompt_tokens = static_cast<int32_t>(request_.prompt.size());
+  request.num_prompt_tokens = static_cast<int32_t>(request_.prompt.size()) - request_.text_begin();
   request.stop_tokens = request_.stop_tokens;
   return request;
 }
@@ -211,7 +223,7 @@ void ActiveRequest::OnBeamOver(int index, BeamRun::Result& result) {
   FinishedSequence finished;
   finished.reason = result.end == BeamEnd::kLength ? FinishReason::kLength : FinishReason::kStop;
   if (index == 0) finished.usage = beams_->usage();
-  finished.usage.prompt_tokens = static_cast<int32_t>(request_.prompt.size());
+  finished.usage.prompt_tokens = request_.num_prompt_tokens();
   finished.usage.generated_tokens = static_cast<int32_t>(result.tokens.size());
   for (size_t i = output.num_known(); i < result.tokens.size(); ++i) {
     OnToken(index, std::move(result.tokens[i]));
@@ -351,7 +363,7 @@ void ActiveRequest::End(int index, SequenceEnd end) {
     result.num_drafted_tokens += output.usage.drafted_tokens;
     result.num_accepted_drafts += output.usage.accepted_drafts;
   }
-  result.num_prompt_tokens = static_cast<int32_t>(request_.prompt.size());
+  result.num_prompt_tokens = request_.num_prompt_tokens();
   over_ = true;
   sink_->OnFinished(std::move(result));
 }

@@ -48,6 +48,7 @@ class ActiveRequest {
   TextOptions TextOptionsFor(std::vector<TokenId> generated) const;
   // What the scheduler is to know of sequence `index`.
   SequenceSpec SpecOf(int index, int32_t max_new_tokens) const;
+  std::string SourceSalt() const;
   // Rows of its sequences need their tokens: for options that depend on them, or for beams.
   bool reads_tokens() const { return reads_tokens_; }
   // What is asked of the sampler for a row of sequence `index`, which has `tokens` in the

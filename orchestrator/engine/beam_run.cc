@@ -36,15 +36,15 @@ RowRequest BeamRun::RowFor(const Segment& segment, const Row& row,
   RowRequest request;
   request.sequence = segment.sequence;
   request.sequence_index = static_cast<int32_t>(index);
-  request.position = segment.first_position + row.offset + 1;
+  request.position = segment.first_position + row.offset + 1 - request_.text_begin();
   request.task = &request_.sampling;
   request.num_logprobs = std::max(request_.beams->num_candidates, request_.num_logprobs);
   request.processed_logprobs = request_.processed_logprobs;
   request.perturbed = options_.stochastic;
   request.constraint = request_.constraint.get();
-  request.num_prompt_tokens = static_cast<int32_t>(request_.prompt.size());
+  request.num_prompt_tokens = static_cast<int32_t>(request_.prompt.size()) - request_.text_begin();
   request.stop_tokens = request_.stop_tokens;
-  request.tokens = tokens;
+  request.tokens = tokens.empty() ? tokens : tokens.subspan(request_.text_begin());
   if (tokens.size() > request_.prompt.size()) request.previous = tokens.back();
   return request;
 }

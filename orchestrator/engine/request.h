@@ -39,6 +39,11 @@ struct EngineRequest {
   PooledRows pooled = PooledRows::kNone;
   bool in_one_piece = false;                 // SequenceSpec's
   int32_t second_type_from = kNoSecondType;  // SequenceSpec's
+  // Of encoder-decoders: the prompt is the source's tokens, any that fill it up to FilledSource(), and
+  // what the text begins with. 0: there is no source.
+  int32_t source_positions = 0;
+  // Positions of the text at most, its first tokens included; of encoder-decoders.
+  int32_t max_written = 0;
   // Of these, the first so many rows are asked for by another request with the same beginning.
   int32_t num_positions_scored_by_sibling = 0;
   // Scores the prompt, with so many alternatives per token, and continues it.
@@ -76,6 +81,13 @@ struct EngineRequest {
   std::optional<SteadyTime> deadline;
   // Per sequence, the tokens that an earlier call delivered; empty or `num_sequences` entries.
   std::vector<std::vector<TokenId>> resumed;
+
+  // Where the text begins in `prompt`.
+  int32_t text_begin() const { return FilledSource(source_positions); }
+  // Tokens of source and text, those that fill the source left out.
+  int32_t num_prompt_tokens() const {
+    return static_cast<int32_t>(prompt.size()) - (text_begin() - source_positions);
+  }
 };
 
 // Its ledger before anything has become of it.

@@ -180,9 +180,11 @@ int32_t RequestTable::MaxNewTokens(const EngineRequest& request) const {
                         static_cast<int64_t>(cache.num_total_blocks()) * cache.block_size());
   const auto prompt = static_cast<int64_t>(request.prompt.size());
   int64_t left = capacity - prompt;
-  if (request.default_length.has_value() && *request.default_length > prompt) {
-    left = std::min(left, *request.default_length - prompt);
+  const int64_t of_text = prompt - request.text_begin();
+  if (request.default_length.has_value() && *request.default_length > of_text) {
+    left = std::min(left, *request.default_length - of_text);
   }
+  if (request.source_positions > 0) left = std::min(left, request.max_written - of_text);
   return static_cast<int32_t>(std::max<int64_t>(left, 1));  // too long a prompt is Add's to refuse
 }
 

@@ -28,6 +28,16 @@ void AddChosen(const ChosenBy& chosen, int32_t index, v1::EmbeddingExecute& exec
   run.set_count(1);
 }
 
+// Turns absolute positions into those of a source and of the text behind it.
+void CountBySide(const Segment& segment, int32_t* positions) {
+  const int32_t begin = FilledSource(segment.source_positions);
+  for (size_t i = 0; i < segment.tokens.size(); ++i) {
+    const int32_t position = positions[i];
+    positions[i] = position >= begin ? position - begin
+                                     : -1 - std::min(position, segment.source_positions - 1);
+  }
+}
+
 // Where a segment has tokens of type 1.
 void AddTypes(const Step& step, v1::EmbeddingExecute& execute) {
   const auto has_types = [](const Segment& segment) {
@@ -97,6 +107,7 @@ void SetEmbeddingMessage(uint64_t epoch, const Step& step, v1::StageRunRequest& 
     const auto count = static_cast<int32_t>(segment.tokens.size());
     std::copy_n(segment.tokens.data(), count, token_ids + index);
     std::iota(positions + index, positions + index + count, segment.first_position);
+    if (segment.source_positions > 0) CountBySide(segment, positions + index);
     index += count;
   }
   AddTypes(step, execute);
@@ -129,6 +140,7 @@ void SetShardMessage(uint64_t epoch, const Step& step, v1::StageRunRequest& requ
     message.set_num_positions(static_cast<int32_t>(segment.tokens.size()));
     message.set_sequence_length(segment.sequence_length);
     message.set_first_block(segment.first_block);
+    message.set_source_positions(segment.source_positions);
     if (segment.adapter_slot >= 0) message.set_adapter_slot(segment.adapter_slot);
     if (!segment.blocks.empty()) {
       message.mutable_blocks()->Add(segment.blocks.begin(), segment.blocks.end());

@@ -96,6 +96,9 @@ BlockBudget::CachedPrefix BlockBudget::TakePrefix(SequenceState& sequence) {
   }
   const PrefixDomain domain =
       options_.DomainOf(sequence.spec.cache_salt, sequence.spec.adapter, sequence.num_tokens());
+  // Of a source all or nothing is taken over.
+  const int32_t filled = FilledSource(sequence.spec.source_positions);
+  if (filled > 0 && kv_cache_.CountKnown(domain, sequence.tokens) < filled) most = 0;
   return {.num_positions = kv_cache_.Begin(id, domain, sequence.tokens, most)};
 }
 

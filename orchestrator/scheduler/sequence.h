@@ -22,6 +22,12 @@ inline constexpr int32_t kNoSecondType = std::numeric_limits<int32_t>::max();
 // Positions of a prompt that an embedding is made of.
 enum class PooledRows : uint8_t { kNone, kFirst, kLast, kAll };
 
+// Where a text begins behind a source of so many positions: at a new block.
+inline constexpr int32_t kSourceUnit = 16;
+constexpr int32_t FilledSource(int32_t source_positions) {
+  return (source_positions + kSourceUnit - 1) / kSourceUnit * kSourceUnit;
+}
+
 struct SequenceSpec {
   SequenceId id = 0;
   RequestId request = 0;
@@ -62,6 +68,9 @@ struct SequenceSpec {
   // The first position whose token is of type 1, in models with token types; those before are of type
   // 0. The scheduler only carries it.
   int32_t second_type_from = kNoSecondType;
+  // Of encoder-decoders: its first positions are those of a source, which are computed in one piece and
+  // shared only as a whole, and the text begins at FilledSource() of them. 0: it has none.
+  int32_t source_positions = 0;
   // Its prompt yields kPool rows, these ones, for an embedding, and nothing is generated.
   PooledRows pooled = PooledRows::kNone;
   // It is computed in one step: each of its positions sees all others, or all its rows are pooled.

@@ -39,6 +39,18 @@ absl::Status Scheduler::CheckSpec(const SequenceSpec& spec) const {
         "a text of ", spec.prompt.size(), " tokens is computed in one step, which has room for ",
         options_.max_tokens_per_step, " (--max_step_tokens)"));
   }
+  const int32_t filled = FilledSource(spec.source_positions);
+  if (spec.source_positions < 0 || (filled > 0 && std::ssize(spec.prompt) <= filled)) {
+    return absl::InvalidArgumentError(absl::StrCat("a source of ", spec.source_positions,
+                                                   " positions in a prompt of ", spec.prompt.size(),
+                                                   "; a text begins behind it"));
+  }
+  if (filled > options_.max_tokens_per_step) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a source of ", spec.source_positions,
+        " tokens is computed in one step, which has room for ",
+        options_.max_tokens_per_step / kSourceUnit * kSourceUnit, " (--max_step_tokens)"));
+  }
   if (!spec.prompt_of.has_value()) return absl::OkStatus();
   const SequenceState* sibling = table_.Find(*spec.prompt_of);
   if (sibling != nullptr &&

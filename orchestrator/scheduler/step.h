@@ -60,6 +60,7 @@ struct Segment {
   // included.
   int32_t sequence_length = 0;
   int32_t second_type_from = kNoSecondType;  // SequenceSpec's
+  int32_t source_positions = 0;              // SequenceSpec's
   int32_t adapter_slot = -1;                 // of its adapter; -1: it has none
   // Its block table from first_block on; the whole table covers at least [0, first_position + T).
   // The blocks before first_block are those that earlier steps have sent; so are all where this is

@@ -93,9 +93,15 @@ int32_t StepBuilder::MostPositions(const SequenceState& sequence, const Room& ro
 int32_t StepBuilder::PositionsFor(const SequenceState& sequence, const Step& step,
                                   const Room& room) const {
   const int32_t pending = sequence.num_pending(), most = MostPositions(sequence, room);
-  if (!sequence.spec.in_one_piece || pending <= most) return std::min(pending, most);
+  // Of what is computed in one piece, a text or its source.
+  int32_t piece = sequence.spec.in_one_piece ? pending : 0;
+  if (const int32_t filled = FilledSource(sequence.spec.source_positions);
+      sequence.num_planned < filled) {
+    piece = filled - sequence.num_planned;
+  }
+  if (piece <= most) return std::min(pending, most);
   // One that is longer than what a shared step leaves to others would wait for ever.
-  return step.segments.empty() && pending <= room.tokens ? pending : 0;
+  return step.segments.empty() && piece <= room.tokens ? piece : 0;
 }
 
 // ---- Decodes ----
@@ -242,6 +248,7 @@ void StepBuilder::Describe(const SequenceState& sequence, int32_t num_positions,
   segment.num_drafts = num_drafts;
   segment.sequence_length = sequence.length() + num_drafts;
   segment.second_type_from = sequence.spec.second_type_from;
+  segment.source_positions = sequence.spec.source_positions;
   segment.adapter_slot = table_.adapters().SlotOf(sequence.spec.adapter);
   const TableChange table = kv_cache_.TakeTableChange(sequence.spec.id);
   segment.first_block = table.first_block;

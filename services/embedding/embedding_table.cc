@@ -65,12 +65,16 @@ absl::StatusOr<std::vector<std::byte>> ReadPacked(const WeightSource& source, Te
 
 EmbeddingTable::EmbeddingTable(const ModelConfig& config, Backend& backend)
     : position_(config.position),
-      max_positions_(config.max_positions),
       position_offset_(config.position_offset),
       scale_(config.embedding_scale),
       backend_(&backend),
       norm_kind_(config.norm),
-      norm_eps_(config.norm_eps) {}
+      norm_eps_(config.norm_eps) {
+  text_.max_positions = config.max_positions;
+  if (!config.source.has_value()) return;
+  text_.max_positions = config.source->max_written;
+  source_.max_positions = config.source->max_positions;
+}
 
 absl::StatusOr<EmbeddingTable> EmbeddingTable::Load(const ModelConfig& config,
                                                     const WeightSource& source, WeightType weights,
@@ -99,21 +103,20 @@ absl::StatusOr<EmbeddingTable> EmbeddingTable::Load(const ModelConfig& config,
     const absl::Status loaded = result.LoadSides(config, source, *wanted);
     if (!loaded.ok()) return loaded;
   }
-  if (config.embedding_norm) {
-    const absl::Status loaded = result.LoadNorm(config, source);
-    if (!loaded.ok()) return loaded;
-  }
   if (config.num_token_types > 0) {
     auto types = load({TensorRole::kTokenTypes});
     if (!types.ok()) return types.status();
     result.type_memory_ = std::move(types->memory);
     result.type_table_ = types->table;
   }
-  if (config.position != PositionKind::kLearned) return result;
-  auto positions = load({TensorRole::kPositions});
-  if (!positions.ok()) return positions.status();
-  result.position_memory_ = std::move(positions->memory);
-  result.position_table_ = positions->table;
+  using enum TensorRole;
+  absl::Status sides = result.LoadSide(config, source, *wanted, kPositions, kEmbeddingNorm,
+                                       kEmbeddingNormBias, result.text_);
+  if (sides.ok() && config.source.has_value()) {
+    sides = result.LoadSide(config, source, *wanted, kSourcePositions, kSourceEmbeddingNorm,
+                            kSourceEmbeddingNormBias, result.source_);
+  }
+  if (!sides.ok()) return sides;
   return result;
 }
 
@@ -129,17 +132,16 @@ absl::Status EmbeddingTable::CheckIds(absl::Span<const int32_t> ids) const {
 
 absl::Status EmbeddingTable::CheckPositions(absl::Span<const int32_t> positions) const {
   for (size_t t = 0; t < positions.size(); ++t) {
-    if (positions[t] < 0 || positions[t] >= max_positions_) {
+    const int least = -source_.max_positions, last = text_.max_positions - 1;
+    if (positions[t] < least || positions[t] > last) {
       return absl::InvalidArgumentError(absl::StrCat("positions[", t, "] is ", positions[t],
-                                                     "; accepted: 0 to ", max_positions_ - 1));
+                                                     "; accepted: ", least, " to ", last));
     }
   }
   return absl::OkStatus();
 }
 
-bool EmbeddingTable::adds_positions() const {
-  return position_ == PositionKind::kLearned || position_ == PositionKind::kSinusoidal;
-}
+bool EmbeddingTable::adds_positions() const { return position_ != PositionKind::kNone; }
 
 absl::Status EmbeddingTable::Embed(absl::Span<const int32_t> ids,
                                    absl::Span<const int32_t> positions,
@@ -165,21 +167,50 @@ absl::Status EmbeddingTable::Embed(absl::Span<const int32_t> ids,
   if (side_table_.cols > 0) {
     return EmbedSides(ids, x, out.Columns(hidden_size(), side_table_.cols));
   }
-  absl::Status added = adds_positions() ? AddPositions(positions, x) : absl::OkStatus();
-  if (added.ok() && type_memory_ != nullptr) {
+  if (type_memory_ != nullptr) {
     const std::vector<int32_t> none(types.empty() ? ids.size() : 0);
-    added = AddRows(type_table_, types.empty() ? absl::MakeConstSpan(none) : types, x);
+    absl::Status added = AddRows(type_table_, types.empty() ? absl::MakeConstSpan(none) : types, x);
+    if (!added.ok()) return added;
   }
-  if (!added.ok() || norm_ == nullptr) return added;
-  const auto* weight = static_cast<const float*>(norm_->data());
+  if (!adds_positions() && text_.norm == nullptr) return absl::OkStatus();
+  return ForEachSide(positions, [&](const Side& side, absl::Span<const int32_t> of_side,
+                                    int64_t first) {
+    const MatrixView rows = x.Rows(first, static_cast<int64_t>(of_side.size()));
+    absl::Status added = adds_positions() ? AddPositions(side, of_side, rows) : absl::OkStatus();
+    if (added.ok()) Norm(side, rows);
+    return added;
+  });
+}
+
+absl::Status EmbeddingTable::ForEachSide(
+    absl::Span<const int32_t> positions,
+    absl::FunctionRef<absl::Status(const Side&, absl::Span<const int32_t>, int64_t first)> use) {
+  std::vector<int32_t> of_source;
+  for (size_t begin = 0, end = 0; begin < positions.size(); begin = end) {
+    const bool is_source = positions[begin] < 0;
+    while (end < positions.size() && (positions[end] < 0) == is_source) ++end;
+    absl::Span<const int32_t> run = positions.subspan(begin, end - begin);
+    if (is_source) {
+      of_source.assign(run.begin(), run.end());
+      for (int32_t& position : of_source) position = -1 - position;
+      run = of_source;
+    }
+    absl::Status used = use(is_source ? source_ : text_, run, static_cast<int64_t>(begin));
+    if (!used.ok()) return used;
+  }
+  return absl::OkStatus();
+}
+
+void EmbeddingTable::Norm(const Side& side, MatrixView x) {
+  if (side.norm == nullptr) return;
+  const auto* weight = static_cast<const float*>(side.norm->data());
   if (norm_kind_ == NormKind::kRmsNorm) {
     backend_->RmsNorm(x, weight, norm_eps_, x);
   } else {
     const auto* bias =
-        norm_bias_ == nullptr ? nullptr : static_cast<const float*>(norm_bias_->data());
+        side.norm_bias == nullptr ? nullptr : static_cast<const float*>(side.norm_bias->data());
     backend_->LayerNorm(x, weight, bias, norm_eps_, x);
   }
-  return absl::OkStatus();
 }
 
 absl::Status EmbeddingTable::CheckTypes(absl::Span<const int32_t> types) const {
@@ -194,7 +225,9 @@ absl::Status EmbeddingTable::CheckTypes(absl::Span<const int32_t> types) const {
   return absl::OkStatus();
 }
 
-absl::Status EmbeddingTable::LoadNorm(const ModelConfig& config, const WeightSource& source) {
+absl::Status EmbeddingTable::LoadSide(const ModelConfig& config, const WeightSource& source,
+                                      WeightFormat wanted, TensorRole positions, TensorRole norm,
+                                      TensorRole norm_bias, Side& side) {
   const auto load = [&](TensorRole role, std::unique_ptr<Buffer>& into) {
     const auto values = source.ReadFloats({role}, WholeOf(ShapeOf({role}, config)));
     if (!values.ok()) return values.status();
@@ -206,9 +239,17 @@ absl::Status EmbeddingTable::LoadNorm(const ModelConfig& config, const WeightSou
         into->data());
     return absl::OkStatus();
   };
-  absl::Status loaded = load(TensorRole::kEmbeddingNorm, norm_);
-  if (!loaded.ok() || !config.norm_bias) return loaded;
-  return load(TensorRole::kEmbeddingNormBias, norm_bias_);
+  if (HasTensor({positions}, config)) {
+    auto table = LoadTable(source, {positions}, ShapeOf({positions}, config),
+                           FormatOf({positions}, config, wanted), *backend_);
+    if (!table.ok()) return table.status();
+    side.position_memory = std::move(table->memory);
+    side.position_table = table->table;
+  }
+  absl::Status loaded;
+  if (HasTensor({norm}, config)) loaded = load(norm, side.norm);
+  if (loaded.ok() && HasTensor({norm_bias}, config)) loaded = load(norm_bias, side.norm_bias);
+  return loaded;
 }
 
 absl::StatusOr<MatrixView> EmbeddingTable::RoomLike(MatrixView out) {
@@ -353,12 +394,13 @@ void EmbeddingTable::UnpackRows(absl::Span<const int32_t> ids, MatrixView out) {
   }
 }
 
-absl::Status EmbeddingTable::AddPositions(absl::Span<const int32_t> positions, MatrixView out) {
+absl::Status EmbeddingTable::AddPositions(const Side& side, absl::Span<const int32_t> positions,
+                                          MatrixView out) {
   if (position_ == PositionKind::kLearned) {
-    if (position_offset_ == 0) return AddRows(position_table_, positions, out);
+    if (position_offset_ == 0) return AddRows(side.position_table, positions, out);
     std::vector<int32_t> rows(positions.begin(), positions.end());
     for (int32_t& row : rows) row += position_offset_;
-    return AddRows(position_table_, rows, out);
+    return AddRows(side.position_table, rows, out);
   }
   const absl::StatusOr<MatrixView> rows = RoomLike(out);
   if (!rows.ok()) return rows.status();
@@ -372,10 +414,12 @@ void EmbeddingTable::ComputeSinusoids(absl::Span<const int32_t> positions, Matri
   std::vector<float> values(rows.rows * rows.cols);
   for (int64_t t = 0; t < rows.rows; ++t) {
     for (int64_t h = 0; h < rows.cols; ++h) {
-      const int64_t even = h / 2 * 2;
+      const int64_t half = (rows.cols + 1) / 2;
+      const bool is_split = position_ == PositionKind::kSplitSinusoidal;
+      const int64_t even = is_split ? h % half * 2 : h / 2 * 2;
+      const bool is_sine = is_split ? h < half : h % 2 == 0;
       const double angle = positions[t] * std::pow(10000.0, -static_cast<double>(even) / rows.cols);
-      values[t * rows.cols + h] =
-          static_cast<float>(h % 2 == 0 ? std::sin(angle) : std::cos(angle));
+      values[t * rows.cols + h] = static_cast<float>(is_sine ? std::sin(angle) : std::cos(angle));
     }
   }
   backend_->CopyIn(

@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -31,7 +32,9 @@ class EmbeddingTable {
   // where the model has one.
   // `positions`, as long as `ids`, are absolute positions in each token's sequence; models with
   // neither learned nor sinusoidal positions read none. Position p's sinusoidal vector is
-  // sin(p w_0), cos(p w_0), sin(p w_1), ... with w_i = 10000^(-2i/H) (Vaswani et al. 2017).
+  // sin(p w_0), cos(p w_0), sin(p w_1), ... with w_i = 10000^(-2i/H) (Vaswani et al. 2017), or all its
+  // sines, then all its cosines (PositionKind). Of encoder-decoders, position p of a source is -1 - p, and
+  // those of texts count from 0: each has a table and a norm of its own.
   // Behind it, in models with embeddings for each layer, those of all layers: for layer l
   // (norm(projection_l(e) / sqrt(H)) + sqrt(S) * table_l[ids[t]]) / sqrt(2), e being the embedding.
   // out [T, row_width()] is memory of the backend, F32, T = ids.size().
@@ -60,9 +63,11 @@ class EmbeddingTable {
     const auto bytes = [](const std::unique_ptr<Buffer>& buffer) {
       return buffer == nullptr ? size_t{0} : buffer->size_bytes();
     };
-    return bytes(type_memory_) + bytes(norm_) + bytes(norm_bias_) + side_bytes() +
-           packed_rows_.size() + (memory_ == nullptr ? 0 : memory_->size_bytes()) +
-           (position_memory_ == nullptr ? 0 : position_memory_->size_bytes());
+    size_t sum = bytes(type_memory_) + side_bytes() + packed_rows_.size() + bytes(memory_);
+    for (const Side* side : {&text_, &source_}) {
+      sum += bytes(side->position_memory) + bytes(side->norm) + bytes(side->norm_bias);
+    }
+    return sum;
   }
 
  private:
@@ -72,11 +77,25 @@ class EmbeddingTable {
   absl::Status CheckPositions(absl::Span<const int32_t> positions) const;
   bool adds_positions() const;
   // out += the vectors of the positions.
-  absl::Status AddPositions(absl::Span<const int32_t> positions, MatrixView out);
+  // What positions and norms are of the source of an encoder-decoder, or of all other texts.
+  struct Side {
+    int max_positions = 0;                    // 0: there are no such texts
+    std::unique_ptr<Buffer> position_memory;  // of learned positions
+    MatrixView position_table;                // [position_offset + max_positions, H]
+    std::unique_ptr<Buffer> norm;             // [H], of what leaves the table; null: none
+    std::unique_ptr<Buffer> norm_bias;
+  };
+  absl::Status AddPositions(const Side& side, absl::Span<const int32_t> positions, MatrixView out);
+  void Norm(const Side& side, MatrixView x);
+  // Gives `use` each run of rows of one side, with its positions counted from 0.
+  absl::Status ForEachSide(
+      absl::Span<const int32_t> positions,
+      absl::FunctionRef<absl::Status(const Side&, absl::Span<const int32_t>, int64_t first)> use);
   absl::Status CheckTypes(absl::Span<const int32_t> types) const;
   // out += rows of a table.
   absl::Status AddRows(MatrixView table, absl::Span<const int32_t> rows, MatrixView out);
-  absl::Status LoadNorm(const ModelConfig& config, const WeightSource& source);
+  absl::Status LoadSide(const ModelConfig& config, const WeightSource& source, WeightFormat wanted,
+                        TensorRole positions, TensorRole norm, TensorRole norm_bias, Side& side);
   // Memory for what is added to `out`.
   absl::StatusOr<MatrixView> RoomLike(MatrixView out);
   void ComputeSinusoids(absl::Span<const int32_t> positions, MatrixView rows);
@@ -99,7 +118,6 @@ class EmbeddingTable {
   void UnpackRows(absl::Span<const int32_t> ids, MatrixView out);
 
   PositionKind position_;
-  int max_positions_;
   int position_offset_;  // ModelConfig's
   float scale_;
   Backend* backend_;
@@ -107,14 +125,11 @@ class EmbeddingTable {
   MatrixView table_;                    // [V, H]; without memory where rows are packed
   std::vector<std::byte> packed_rows_;  // of packed_format_
   WeightFormat packed_format_ = WeightFormat::kF32;
-  std::unique_ptr<Buffer> position_memory_;  // of learned positions
-  MatrixView position_table_;                // [max_positions, H]
-  std::unique_ptr<Buffer> position_rows_;    // of the step at hand; grows
-  std::unique_ptr<Buffer> type_memory_;      // null where there are no token types
-  MatrixView type_table_;                    // [types, H]
+  Side text_, source_;
+  std::unique_ptr<Buffer> position_rows_;  // of the step at hand; grows
+  std::unique_ptr<Buffer> type_memory_;    // null where there are no token types
+  MatrixView type_table_;                  // [types, H]
   NormKind norm_kind_;
-  std::unique_ptr<Buffer> norm_;  // [H], of what leaves the table; null: none
-  std::unique_ptr<Buffer> norm_bias_;
   // Of embeddings for each layer.
   std::unique_ptr<Buffer> side_memory_;
   MatrixView side_table_;  // [V, L * S]; no columns where there are none

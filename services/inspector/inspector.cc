@@ -73,6 +73,11 @@ v1::LensPosition LensPositionOf(absl::Span<const float> values, absl::Span<const
 absl::StatusOr<std::unique_ptr<Inspector>> Inspector::Open(const InspectorOptions& options) {
   absl::StatusOr<ModelConfig> config = LoadModelConfig(options.model, options.overrides);
   if (!config.ok()) return config.status();
+  if (config->source.has_value()) {
+    return absl::UnimplementedError(absl::StrCat("model_type \"", config->model_type,
+                                                 "\" reads a source, into which nothing looks yet; "
+                                                 "accepted: decoders and encoders"));
+  }
   absl::StatusOr<WeightSource> source = WeightSource::Open(options.model, *config);
   if (!source.ok()) return source.status();
   if (const auto format = source->Resolve(options.weights); !format.ok()) return format.status();

@@ -113,6 +113,11 @@ absl::StatusOr<AdapterSource> AdapterSource::Open(const std::string& folder,
                                                   const ModelConfig& config,
                                                   const TensorPlaces& places,
                                                   const AdapterLimits& limits) {
+  if (config.source.has_value()) {
+    return absl::UnimplementedError(
+        absl::StrCat(folder, ": adapters are for decoders; accepted for model_type \"",
+                     config.model_type, "\": none"));
+  }
   const std::string config_path = PathIn(folder, kAdapterConfigFile);
   const absl::StatusOr<std::string> text = ReadTextFile(config_path);
   if (!text.ok()) return text.status();

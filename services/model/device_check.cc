@@ -21,6 +21,7 @@ std::string LackedOf(const LayerSpec& layer) {
   const DenseMlpSpec* const dense = std::get_if<DenseMlpSpec>(&layer.mlp);
   if (dense != nullptr && dense->squared) return "squared activations";
   if (attention.output_gate) return "gates of what attention gives";
+  if (layer.reads != LayerSpec::Reads::kText) return "layers of a source, or attention to one";
   if (attention.ahead > 0) return "attention to later positions";
   if (attention.sinks) return "attention sinks";
   if (attention.chunk > 0) return "chunks of attention";

@@ -154,6 +154,15 @@ void MapDistilBert(JsonFields& fields, ModelConfig& config);
 extern const TensorNames kModernBertNames;
 void MapModernBert(JsonFields& fields, ModelConfig& config);
 
+// ---- family_seq2seq.cc: encoder-decoders ----
+
+extern const TensorNames kT5Names;
+void MapT5(JsonFields& fields, ModelConfig& config);  // and mT5
+extern const TensorNames kBartNames;
+void MapBart(JsonFields& fields, ModelConfig& config);
+void MapMbart(JsonFields& fields, ModelConfig& config);
+void MapMarian(JsonFields& fields, ModelConfig& config);
+
 // ---- family_textbook.cc: every switch by name, tensors called as Llama's ----
 
 void MapSluiceDecoder(JsonFields& fields, ModelConfig& config);

@@ -74,6 +74,15 @@ struct QueryGrowth {
   int offset = 0;
 };
 
+// What is added to a scaled score for how far a key lies from its query (Raffel et al. 2020, "T5"): one
+// number for each head and bucket of distances. Where queries see later positions, half of the buckets
+// are of keys behind the query. Half of a side's buckets hold one distance each; the rest grow by equal
+// factors up to max_distance, and the last one holds all beyond.
+struct RelativeSpec {
+  int buckets = 0;       // >= 2, and a multiple of 4 where queries see later positions
+  int max_distance = 0;  // above the distances that have a bucket of their own
+};
+
 // AttentionSpec::ahead of attention without a limit.
 inline constexpr int kAllAhead = 1 << 28;
 
@@ -95,6 +104,7 @@ struct AttentionSpec {
   float clip = 0;      // queries, keys and values are clamped to -clip .. clip, > 0; 0: they stay
   int chunk = 0;       // positions, >= 1: a query sees those of its own run of so many; 0: all
   bool sinks = false;  // each head has a score that takes part in the softmax and has no value
+  std::optional<RelativeSpec> relative;  // REQUIRES: no rotation, no window
   // Of this layer's heads, where they are not the model's; 0: ModelConfig's. REQUIRES: no latent.
   int head_dim = 0;
   int num_kv_heads = 0;
@@ -171,6 +181,7 @@ struct LayerNorms {
   // The two norms after branches are of the residual stream once the branch is added, which they
   // replace ("post-norm", Vaswani et al. 2017), instead of the branch.
   bool of_sum = false;
+  bool leaving = false;  // of the residual stream that leaves the layer, which the norm replaces
 };
 
 // A narrow embedding of the token for each layer (Gemma Team 2025), which a gate of the layer's state
@@ -189,6 +200,10 @@ struct LayerSpec {
   float residual_multiplier = 1;  // of what attention and MLP add, after its norm
   std::optional<SideSpec> side;   // added after the MLP
   bool output_factor = false;     // what leaves the layer is multiplied by a number of the files'
+  // Of encoder-decoders (SourceSpec): a layer of the source, or one that between attention and MLP
+  // attends to the source as well, with heads, biases and norms as its attention has them.
+  enum class Reads : uint8_t { kText, kSource, kTextAndSource };
+  Reads reads = Reads::kText;
 };
 
 // Null where the layer's MLP is no mixture.

@@ -47,6 +47,12 @@ uint64_t KvBytes(IndexRange layers, const KvHeads& kv_heads, const ModelConfig& 
   uint64_t bytes = 0;
   // The layers of an encoder use the same memory one after another.
   if (config.is_encoder()) layers.end = std::min(layers.end, layers.begin + 1);
+  // And so do those of a source, in what the first layer that reads it has.
+  if (config.source.has_value() && layers.end > config.source->num_layers) {
+    layers.begin = std::max<int64_t>(layers.begin, config.source->num_layers);
+  } else if (config.source.has_value()) {
+    layers.end = std::min(layers.end, layers.begin + 1);
+  }
   for (auto layer = static_cast<int>(layers.begin); layer < layers.end; ++layer) {
     const AttentionSpec& attention = config.layers[layer].attention;
     if (attention.kv_source >= 0 || !attention.has_keys()) continue;
@@ -64,6 +70,9 @@ bool IsOfTheEmbedding(TensorId tensor) {
     case TensorRole::kTokenTypes:
     case TensorRole::kEmbeddingNorm:
     case TensorRole::kEmbeddingNormBias:
+    case TensorRole::kSourcePositions:
+    case TensorRole::kSourceEmbeddingNorm:
+    case TensorRole::kSourceEmbeddingNormBias:
     case TensorRole::kSideEmbedding:
     case TensorRole::kSideProjection:
     case TensorRole::kSideProjectionNorm:

@@ -86,6 +86,13 @@ void MapTokenIds(JsonFields& fields, ModelConfig& config) {
   const int last = config.vocab_size - 1;
   if (auto id = fields.OptionalInt("bos_token_id", 0, last)) config.bos_token_id = id;
   if (auto ids = fields.IntOrList("eos_token_id", 0, last)) config.eos_token_ids = *ids;
+  if (!config.source.has_value()) return;
+  if (auto id = fields.OptionalInt("decoder_start_token_id", 0, last)) {
+    config.source->start_token_id = *id;
+  }
+  if (auto id = fields.OptionalInt("forced_bos_token_id", 0, last)) {
+    config.source->forced_bos_token_id = id;
+  }
 }
 
 void MapGenerationDefaults(JsonFields& fields, GenerationDefaults& defaults) {

@@ -27,8 +27,9 @@ enum class NormKind : uint8_t {
 // What is added to a token's embedding for its position. Rotation is a matter of layers.
 enum class PositionKind : uint8_t {
   kNone,
-  kLearned,     // a row of a table
-  kSinusoidal,  // sines and cosines (Vaswani et al. 2017)
+  kLearned,          // a row of a table
+  kSinusoidal,       // sines and cosines in turn (Vaswani et al. 2017)
+  kSplitSinusoidal,  // all sines, then all cosines
 };
 
 // What the model's authors suggest where a request leaves a parameter out; unset: no suggestion.
@@ -59,6 +60,23 @@ struct Quantization {
   std::vector<Exception> exceptions;  // of others' files, ascending by tensor
 };
 
+// A second text that a model reads before it writes: of encoder-decoders. Its positions count from 0,
+// and so do those of what is written.
+struct SourceSpec {
+  // What is written begins at a multiple of so many positions, and so at a new block; those between it
+  // and the source are not computed.
+  static constexpr int kUnit = 16;
+  static constexpr int64_t Filled(int64_t positions) {
+    return (positions + kUnit - 1) / kUnit * kUnit;
+  }
+
+  int num_layers = 0;  // of the source, the first ones of ModelConfig::layers; all others read it
+  int max_positions = 0;   // of the source, in tokens, >= 1
+  int max_written = 0;     // positions of what is written, its first tokens included, >= 1
+  int start_token_id = 0;  // what is written begins with it
+  std::optional<int> forced_bos_token_id;  // and goes on with this one
+};
+
 // A loaded config holds what the field comments promise; see LoadModelConfig.
 struct ModelConfig {
   std::string model_type;  // such as "llama"
@@ -73,6 +91,9 @@ struct ModelConfig {
 
   std::vector<LayerSpec> layers;  // [L], at least one
   std::vector<RopeConfig> ropes;  // rotations that layers name by index
+  // Of encoder-decoders. max_positions is that of a source, filled up to whole blocks, and of what is
+  // written after it.
+  std::optional<SourceSpec> source;
 
   // Of all norms: those in each layer and the final one.
   NormKind norm = NormKind::kRmsNorm;
@@ -81,7 +102,7 @@ struct ModelConfig {
   float norm_weight_offset = 0;  // added to the stored weights of norms (Gemma: 1)
 
   PositionKind position = PositionKind::kNone;
-  int position_offset = 0;  // row of position 0 in the table of learned positions
+  int position_offset = 0;  // row of position 0 in the tables of learned positions
   int num_token_types = 0;  // rows of the table of token types, which are added; 0: there is none
   bool embedding_norm = false;  // a norm of what leaves the embedding
   bool final_norm = true;       // a norm before the head
@@ -135,11 +156,14 @@ struct ModelConfig {
   // Whether queries see later positions: the keys and values of a text are of no use to another, nor
   // to a longer one, and it is computed in one piece.
   bool is_encoder() const {
+    if (source.has_value()) return false;
     for (const LayerSpec& layer : layers) {
       if (layer.attention.ahead > 0) return true;
     }
     return false;
   }
+  // Whether the layer is one of the source's.
+  bool reads_source(int layer) const { return layers[layer].reads == LayerSpec::Reads::kSource; }
   // S, of embeddings for each layer; 0: there are none.
   int side_width() const {
     return layers.front().side.has_value() ? layers.front().side->width : 0;

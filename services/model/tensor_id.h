@@ -24,6 +24,10 @@ enum class TensorRole : uint8_t {
   kTokenTypes,         // [types, H]
   kEmbeddingNorm,      // [H]
   kEmbeddingNormBias,  // [H]
+  // Of encoder-decoders, whose texts have the three above: those of the source.
+  kSourcePositions,          // [position_offset + max_positions, H], learned
+  kSourceEmbeddingNorm,      // [H]
+  kSourceEmbeddingNormBias,  // [H]
 
   // In a decoder layer.
   kAttentionNorm,      // [H], before attention
@@ -109,9 +113,26 @@ enum class TensorRole : uint8_t {
 
   kAttentionPostNormBias,  // [H]
   kMlpPostNormBias,        // [H]
+
+  kRelativeBias,     // [buckets, Nq]: of RelativeSpec, the same in all layers of a side
+  kLeavingNorm,      // [H]
+  kLeavingNormBias,  // [H]
+  // Of layers that read the source: attention to it.
+  kCrossNorm,          // [H], before it
+  kCrossNormBias,      // [H]
+  kCrossPostNorm,      // [H], after it
+  kCrossPostNormBias,  // [H]
+  kCrossQ,             // [Nq * D, H]
+  kCrossK,             // [Nkv * D, H], of the source
+  kCrossV,             // [Nkv * D, H], of the source
+  kCrossO,             // [H, Nq * D]
+  kCrossQBias,         // [Nq * D]
+  kCrossKBias,         // [Nkv * D]
+  kCrossVBias,         // [Nkv * D]
+  kCrossOBias,         // [H]
 };
 inline constexpr TensorRole kFirstLayerRole = TensorRole::kAttentionNorm;
-inline constexpr int kNumTensorRoles = static_cast<int>(TensorRole::kMlpPostNormBias) + 1;
+inline constexpr int kNumTensorRoles = static_cast<int>(TensorRole::kCrossOBias) + 1;
 
 struct TensorId {
   TensorRole role = TensorRole::kEmbedding;

@@ -22,6 +22,7 @@ TensorName NameIn(const TensorNames& names, TensorId tensor) {
     case TensorRole::kHead:
       return {names.head, kWeightSuffix};
     case TensorRole::kHeadBias:
+      if (names.head_bias != nullptr) return {names.head_bias, ""};
       return {names.head, kBiasSuffix};
     case TensorRole::kAttentionNorm:
       return {names.attention_norm, kWeightSuffix};
@@ -167,6 +168,42 @@ TensorName NameIn(const TensorNames& names, TensorId tensor) {
       return {names.attention_post_norm, kBiasSuffix};
     case TensorRole::kMlpPostNormBias:
       return {names.mlp_post_norm, kBiasSuffix};
+    case TensorRole::kSourcePositions:
+      return {names.source_positions, kWeightSuffix};
+    case TensorRole::kSourceEmbeddingNorm:
+      return {names.source_embedding_norm, kWeightSuffix};
+    case TensorRole::kSourceEmbeddingNormBias:
+      return {names.source_embedding_norm, kBiasSuffix};
+    case TensorRole::kRelativeBias:
+      return {names.relative_bias, kWeightSuffix};
+    case TensorRole::kLeavingNorm:
+      return {names.leaving_norm, kWeightSuffix};
+    case TensorRole::kLeavingNormBias:
+      return {names.leaving_norm, kBiasSuffix};
+    case TensorRole::kCrossNorm:
+      return {names.cross_norm, kWeightSuffix};
+    case TensorRole::kCrossNormBias:
+      return {names.cross_norm, kBiasSuffix};
+    case TensorRole::kCrossPostNorm:
+      return {names.cross_post_norm, kWeightSuffix};
+    case TensorRole::kCrossPostNormBias:
+      return {names.cross_post_norm, kBiasSuffix};
+    case TensorRole::kCrossQ:
+      return {names.cross_q, kWeightSuffix};
+    case TensorRole::kCrossK:
+      return {names.cross_k, kWeightSuffix};
+    case TensorRole::kCrossV:
+      return {names.cross_v, kWeightSuffix};
+    case TensorRole::kCrossO:
+      return {names.cross_o, kWeightSuffix};
+    case TensorRole::kCrossQBias:
+      return {names.cross_q, kBiasSuffix};
+    case TensorRole::kCrossKBias:
+      return {names.cross_k, kBiasSuffix};
+    case TensorRole::kCrossVBias:
+      return {names.cross_v, kBiasSuffix};
+    case TensorRole::kCrossOBias:
+      return {names.cross_o, kBiasSuffix};
   }
   SLUICE_CHECK(false);
   return {};

@@ -20,8 +20,8 @@ enum class RecurrentFusion : uint8_t {
                // likewise its betas and decays
   kMamba,      // gates, values, keys, queries, time steps one below the other
   kQkvPairs,   // as kQkv, but betas and decays as in kByKeyHead
-  kQkvTiled,   // as kQkv, with heads in another order: the first one of each key head, then the second
-               // ones, ...
+  kQkvTiled,  // as kQkv, with heads in another order: the first one of each key head, then the second
+              // ones, ...
 };
 
 // Experts that files keep in one tensor; their biases are [E, outputs].
@@ -50,6 +50,12 @@ struct TensorNames {
   // Of encoders.
   const char* token_types = nullptr;
   const char* embedding_norm = nullptr;
+  // Of encoder-decoders: those of the source, whose layers have the names of `source_layers`.
+  const char* source_positions = nullptr;
+  const char* source_embedding_norm = nullptr;
+  const TensorNames* source_layers = nullptr;
+  const char* head_bias =
+      nullptr;  // the tensor's own name, stored as [1, V]; null: the head's bias
 
   // Inside a layer, below `layer`. "$0" stands for the layer's index, "$1" for the expert's.
   const char* layer = nullptr;
@@ -77,6 +83,16 @@ struct TensorNames {
   const char* down = nullptr;
   const char* attention_post_norm = nullptr;
   const char* mlp_post_norm = nullptr;
+  const char* up_alone = nullptr;  // where there is no gate; null: as `up`
+  const char* cross_norm = nullptr;
+  const char* cross_post_norm = nullptr;
+  const char* cross_q = nullptr;
+  const char* cross_k = nullptr;
+  const char* cross_v = nullptr;
+  const char* cross_o = nullptr;
+  // Not below `layer`: all layers of a side have the same, the last one alone.
+  const char* relative_bias = nullptr;
+  const char* leaving_norm = nullptr;
 
   // Of mixtures of experts.
   const char* router = nullptr;

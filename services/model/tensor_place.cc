@@ -32,6 +32,10 @@ bool IsNormWeight(TensorRole role) {
     case TensorRole::kBesidePostNorm:
     case TensorRole::kMixturePostNorm:
     case TensorRole::kEmbeddingNorm:
+    case TensorRole::kSourceEmbeddingNorm:
+    case TensorRole::kLeavingNorm:
+    case TensorRole::kCrossNorm:
+    case TensorRole::kCrossPostNorm:
       return true;
     default:
       return false;
@@ -40,6 +44,12 @@ bool IsNormWeight(TensorRole role) {
 
 bool IsConvolution(TensorRole role) {
   return role == TensorRole::kConvQ || role == TensorRole::kConvK || role == TensorRole::kConvV;
+}
+
+// Whether layers share it, so that its name is no layer's.
+bool IsOfSide(TensorRole role) {
+  return role == TensorRole::kRelativeBias || role == TensorRole::kLeavingNorm ||
+         role == TensorRole::kLeavingNormBias;
 }
 
 // How a tensor has an order of heads that is not ours, by what a head is in it. Of rows 0 where it has
@@ -148,16 +158,24 @@ std::optional<WeightFormat> TensorPlaces::StoredQuantized(TensorId tensor) const
 }
 
 std::string TensorPlaces::NameOf(TensorId tensor) const {
-  const auto [module, suffix] = NameIn(names_, tensor);
+  const bool of_source = tensor.layer >= 0 && config_.reads_source(tensor.layer);
+  const TensorNames& names = of_source ? *names_.source_layers : names_;
+  auto [module, suffix] = NameIn(names, tensor);
+  if ((tensor.role == TensorRole::kUp || tensor.role == TensorRole::kUpBias) &&
+      names.up_alone != nullptr && !DenseMlpOf(config_.layers[tensor.layer]).gated) {
+    module = names.up_alone;
+  }
   SLUICE_CHECK(module != nullptr);  // the family's table lacks what its mapping switches on
-  const bool in_layer = tensor.role >= kFirstLayerRole;
-  const std::string full = absl::StrCat(in_layer ? names_.layer : "", module, suffix);
+  const bool in_layer = tensor.role >= kFirstLayerRole && !IsOfSide(tensor.role);
+  // Files count the layers of each side from 0.
+  const int first_layer = config_.source.has_value() && !of_source ? config_.source->num_layers : 0;
+  const std::string full = absl::StrCat(in_layer ? names.layer : "", module, suffix);
   absl::string_view name = full;
   if (!has_prefix_) absl::ConsumePrefix(&name, names_.optional_prefix);
   if (!in_layer) return Nested(name);
   const bool is_norm = tensor.role == TensorRole::kQNorm || tensor.role == TensorRole::kKNorm;
   const std::string index = is_norm ? "*" : absl::StrCat(tensor.expert);
-  return Nested(absl::Substitute(name, tensor.layer, index));
+  return Nested(absl::Substitute(name, tensor.layer - first_layer, index));
 }
 
 std::string TensorPlaces::Nested(absl::string_view name) const {
@@ -170,7 +188,10 @@ bool TensorPlaces::IsOfLayer(const std::string& stored_name) const {
   absl::string_view layers = names_.layer;
   layers = layers.substr(0, layers.find('$'));
   if (!has_prefix_) absl::ConsumePrefix(&layers, names_.optional_prefix);
-  return absl::StartsWith(stored_name, Nested(layers));
+  if (absl::StartsWith(stored_name, Nested(layers))) return true;
+  if (names_.source_layers == nullptr) return false;
+  const absl::string_view of_source = names_.source_layers->layer;
+  return absl::StartsWith(stored_name, of_source.substr(0, of_source.find('$')));
 }
 
 bool TensorPlaces::AreOwn() const {
@@ -293,6 +314,9 @@ TensorPlace TensorPlaces::Of(TensorId tensor) const {
   place.transposed = transposed_ && tensor.role >= kFirstLayerRole && shape.columns > 1;
   if (tensor.role == TensorRole::kChoiceBias && !AreOwn()) {
     place.transposed = names_.choice_bias_is_row;
+  }
+  if (tensor.role == TensorRole::kHeadBias && !AreOwn()) {
+    place.transposed = names_.head_bias != nullptr;
   }
   if (tensor.role == TensorRole::kSharedScore && names_.shared_score_is_vector) {
     place.transposed = true;

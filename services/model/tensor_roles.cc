@@ -157,6 +157,29 @@ std::vector<TensorId> TensorsOfRoles(int begin, int end, int layer, const ModelC
   return tensors;
 }
 
+// REQUIRES: a role of attention to the source.
+bool HasCrossTensor(TensorRole role, const LayerSpec& layer, const ModelConfig& config) {
+  if (layer.reads != LayerSpec::Reads::kTextAndSource) return false;
+  switch (role) {
+    case TensorRole::kCrossNorm:
+      return layer.norms.before_attention;
+    case TensorRole::kCrossNormBias:
+      return layer.norms.before_attention && config.norm_bias;
+    case TensorRole::kCrossPostNorm:
+      return layer.norms.after_attention;
+    case TensorRole::kCrossPostNormBias:
+      return layer.norms.after_attention && config.norm_bias;
+    case TensorRole::kCrossQBias:
+    case TensorRole::kCrossKBias:
+    case TensorRole::kCrossVBias:
+      return layer.attention.qkv_bias;
+    case TensorRole::kCrossOBias:
+      return layer.attention.o_bias;
+    default:
+      return true;
+  }
+}
+
 bool HasQkNorm(TensorRole role, const AttentionSpec& attention) {
   const bool is_stored = attention.has_keys() && attention.qk_norm &&
                          attention.qk_norm_kind != QkNormKind::kPlainHeadRms;
@@ -169,9 +192,24 @@ bool HasTensor(TensorId tensor, const ModelConfig& config) {
   if (IsRecurrent(tensor.role)) {
     return HasRecurrentTensor(tensor.role, config.layers[tensor.layer].attention);
   }
+  if (tensor.role >= TensorRole::kCrossNorm && tensor.role <= TensorRole::kCrossOBias) {
+    return HasCrossTensor(tensor.role, config.layers[tensor.layer], config);
+  }
   switch (tensor.role) {
     case TensorRole::kPositions:
       return config.position == PositionKind::kLearned;
+    case TensorRole::kSourcePositions:
+      return config.source.has_value() && config.position == PositionKind::kLearned;
+    case TensorRole::kSourceEmbeddingNorm:
+      return config.source.has_value() && config.embedding_norm;
+    case TensorRole::kSourceEmbeddingNormBias:
+      return config.source.has_value() && config.embedding_norm && config.norm_bias;
+    case TensorRole::kRelativeBias:
+      return config.layers[tensor.layer].attention.relative.has_value();
+    case TensorRole::kLeavingNorm:
+      return config.layers[tensor.layer].norms.leaving;
+    case TensorRole::kLeavingNormBias:
+      return config.layers[tensor.layer].norms.leaving && config.norm_bias;
     case TensorRole::kFinalNorm:
       return config.final_norm;
     case TensorRole::kFinalNormBias:
@@ -313,6 +351,8 @@ enum class Dim : uint8_t {
   kHidden,
   kVocabulary,
   kPositions,  // those before position 0 included
+  kSourcePositions,
+  kBuckets,  // of RelativeSpec
   kTokenTypes,
   kSide,           // S of SideSpec
   kSideAllLayers,  // L * S
@@ -359,6 +399,9 @@ constexpr RoleDims kDims[] = {
     {TensorRole::kTokenTypes, Dim::kTokenTypes, Dim::kHidden},
     {TensorRole::kEmbeddingNorm, Dim::kHidden},
     {TensorRole::kEmbeddingNormBias, Dim::kHidden},
+    {TensorRole::kSourcePositions, Dim::kSourcePositions, Dim::kHidden},
+    {TensorRole::kSourceEmbeddingNorm, Dim::kHidden},
+    {TensorRole::kSourceEmbeddingNormBias, Dim::kHidden},
     {TensorRole::kAttentionNorm, Dim::kHidden},
     {TensorRole::kQ, Dim::kQueries, Dim::kHidden},
     {TensorRole::kK, Dim::kKeys, Dim::kHidden},
@@ -428,6 +471,21 @@ constexpr RoleDims kDims[] = {
     {TensorRole::kOutputFactor, Dim::kOne},
     {TensorRole::kAttentionPostNormBias, Dim::kHidden},
     {TensorRole::kMlpPostNormBias, Dim::kHidden},
+    {TensorRole::kRelativeBias, Dim::kBuckets, Dim::kHeads},
+    {TensorRole::kLeavingNorm, Dim::kHidden},
+    {TensorRole::kLeavingNormBias, Dim::kHidden},
+    {TensorRole::kCrossNorm, Dim::kHidden},
+    {TensorRole::kCrossNormBias, Dim::kHidden},
+    {TensorRole::kCrossPostNorm, Dim::kHidden},
+    {TensorRole::kCrossPostNormBias, Dim::kHidden},
+    {TensorRole::kCrossQ, Dim::kQueries, Dim::kHidden},
+    {TensorRole::kCrossK, Dim::kKeys, Dim::kHidden},
+    {TensorRole::kCrossV, Dim::kKeys, Dim::kHidden},
+    {TensorRole::kCrossO, Dim::kHidden, Dim::kValues},
+    {TensorRole::kCrossQBias, Dim::kQueries},
+    {TensorRole::kCrossKBias, Dim::kKeys},
+    {TensorRole::kCrossVBias, Dim::kKeys},
+    {TensorRole::kCrossOBias, Dim::kHidden},
 };
 
 constexpr bool HasEveryRole() {
@@ -491,7 +549,12 @@ IndexRange RangeOf(Dim dim, TensorId tensor, const ModelConfig& config, const Sh
     case Dim::kVocabulary:
       return all(config.vocab_size);
     case Dim::kPositions:
-      return all(int64_t{config.position_offset} + config.max_positions);
+      return all(int64_t{config.position_offset} +
+                 (config.source.has_value() ? config.source->max_written : config.max_positions));
+    case Dim::kSourcePositions:
+      return all(int64_t{config.position_offset} + config.source->max_positions);
+    case Dim::kBuckets:
+      return all(config.layers[layer].attention.relative->buckets);
     case Dim::kTokenTypes:
       return all(config.num_token_types);
     case Dim::kSide:

@@ -16,7 +16,8 @@ int64_t RunOf(TensorId tensor, const ModelConfig& config) {
     return MlpPartOf(tensor, config, ShardPlan{}).down_proj.width;
   }
   const bool is_recurrent = tensor.role == TensorRole::kRecurrentOut;
-  if (tensor.role != TensorRole::kO && !is_recurrent) return ShapeOf(tensor, config).columns;
+  const bool is_o = tensor.role == TensorRole::kO || tensor.role == TensorRole::kCrossO;
+  if (!is_o && !is_recurrent) return ShapeOf(tensor, config).columns;
   const auto plan = MakeShardPlan(config, {});
   SLUICE_CHECK(plan.ok());  // one rank is always accepted
   if (is_recurrent) return plan->recurrent_out.width;
@@ -54,9 +55,11 @@ WeightFormat FormatOf(TensorId tensor, const ModelConfig& config, WeightFormat w
   switch (tensor.role) {
     case TensorRole::kEmbedding:
     case TensorRole::kPositions:
+    case TensorRole::kSourcePositions:
     case TensorRole::kTokenTypes:
     case TensorRole::kSideEmbedding:
       return IsQuantized(wanted) ? WeightFormat::kBF16 : wanted;
+    case TensorRole::kRelativeBias:
     case TensorRole::kQNorm:  // a matrix where every head has weights of its own
     case TensorRole::kKNorm:
       return WeightFormat::kF32;

@@ -23,6 +23,7 @@ absl::StatusOr<LmHead> LmHead::Load(const ModelConfig& config, const WeightSourc
 }
 
 absl::Status LmHead::LoadNorm(const ModelConfig& config, const WeightSource& source) {
+  if (!config.final_norm) return absl::OkStatus();
   auto weight = LoadVector(config, source, {TensorRole::kFinalNorm});
   if (!weight.ok()) return weight.status();
   norm_ = *std::move(weight);
@@ -152,6 +153,7 @@ void LmHead::Logits(MatrixView hidden, absl::Span<const int32_t> slots, MatrixVi
 }
 
 void LmHead::Norm(MatrixView x, MatrixView out) {
+  if (norm_ == nullptr) return backend_->TreeAdd({&x, 1}, out);
   const auto* weight = static_cast<const float*>(norm_->data());
   if (norm_kind_ == NormKind::kRmsNorm) return backend_->RmsNorm(x, weight, norm_eps_, out);
   backend_->LayerNorm(x, weight, DataOrNull(norm_bias_), norm_eps_, out);

@@ -51,7 +51,8 @@ class LmHead {
     return std::string(backend_->name()) + ", weights " + std::string(Name(format_));
   }
   size_t weight_bytes() const {
-    return norm_->size_bytes() + (norm_bias_ == nullptr ? 0 : norm_bias_->size_bytes()) +
+    return (norm_ == nullptr ? 0 : norm_->size_bytes()) +
+           (norm_bias_ == nullptr ? 0 : norm_bias_->size_bytes()) +
            (head_bias_ == nullptr ? 0 : head_bias_->size_bytes()) + head_->size_bytes();
   }
 
@@ -94,7 +95,7 @@ class LmHead {
   WeightFormat format_ = WeightFormat::kF32;  // of the head
   int64_t max_rows_;
   int64_t row_width_;                                   // ModelConfig's
-  std::unique_ptr<Buffer> norm_;                        // [H]
+  std::unique_ptr<Buffer> norm_;                        // [H], or null
   std::unique_ptr<Buffer> norm_bias_;                   // [H], or null
   std::unique_ptr<PackedMatrix> head_;                  // [V, H]
   std::unique_ptr<Buffer> head_bias_;                   // [V], or null

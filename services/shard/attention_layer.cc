@@ -1,4 +1,5 @@
 // ShardModel's attention: by head, to latents, and the choice between these and states.
+#include "kernels/cross_attention_ops.h"
 #include "kernels/latent_ops.h"
 #include "kernels/open_attention_ops.h"
 #include "kernels/recurrent_ops.h"
@@ -40,7 +41,9 @@ absl::Status ShardModel::Attend(const LayerWeights& layer, int index, const Norm
   BranchEnd end{.post = layer.norms.after_attention ? &layer.attention_post_norm : nullptr,
                 .post_is_of_sum = layer.norms.of_sum,
                 .multiplier = layer.residual_multiplier};
-  if (layer.norms.before_mlp && layer.parallel_residual) {
+  if (layer.cross != nullptr) {
+    if (layer.norms.before_attention) end.next = &layer.cross->norm;
+  } else if (layer.norms.before_mlp && layer.parallel_residual) {
     // Before the residual stream changes, as the MLP reads the layer's input too.
     Norm(layer.mlp_norm, step.hidden, step.views.normed);
   } else if (layer.norms.before_mlp) {
@@ -81,7 +84,12 @@ absl::Status ShardModel::AttendByHead(const AttentionWeights& attention, int ind
                                  .sinks = attention.sinks.data_or_null(),
                                  .softcap = spec.softcap};
   const MatrixView attended = views.attended.Columns(0, queries.cols);
-  if (spec.ahead > 0) {
+  if (!attention.distance_bias.empty()) {
+    backend_.cross_attention()->BiasedAttention(
+        queries, pool, slot, options,
+        {.values = attention.distance_bias.data(), .reach = spec.relative->max_distance},
+        spec.ahead, attended);
+  } else if (spec.ahead > 0) {
     backend_.open_attention()->OpenAttention(queries, pool, slot, options, spec.ahead, attended);
   } else {
     backend_.PagedAttention(queries, pool, slot, options, attended);

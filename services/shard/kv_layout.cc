@@ -59,7 +59,15 @@ KvLayout KvLayoutOf(const ModelConfig& config, const ShardPlan& plan, int block_
       layout.slots.push_back({pool, 0});
       continue;
     }
-    layout.slots.push_back({pool, layout.pools[pool].num_layers++});
+    if (config.reads_source(layer)) {
+      // Likewise, before the layers that read the source keep what they need of it.
+      layout.pools[pool].num_layers = 1;
+      layout.slots.push_back({pool, 0});
+      continue;
+    }
+    const bool follows_source = config.source.has_value() && layer == config.source->num_layers &&
+                                layer > plan.layers.begin;
+    layout.slots.push_back({pool, follows_source ? 0 : layout.pools[pool].num_layers++});
   }
   for (KvPoolSpec& pool : layout.pools) {
     pool.block_size = block_size;

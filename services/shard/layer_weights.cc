@@ -8,6 +8,7 @@
 
 #include "absl/types/span.h"
 #include "services/model/tensor_layout.h"
+#include "services/shard/relative_bias.h"
 
 namespace sluice {
 namespace {
@@ -32,6 +33,8 @@ class LayerLoader {
   FloatVector Vector(std::initializer_list<TensorRole> parts);
   // The parts below one another as one matrix of floats, transposed.
   FloatVector Transposed(std::initializer_list<TensorRole> parts);
+  // DistanceBias::values of the layer's heads.
+  FloatVector RelativeBias(const AttentionSpec& attention);
   // Weights of a norm that has none.
   FloatVector Ones(int size) { return Allocated(std::vector<float>(size, 1.0F)); }
   // A vector times a factor, and the only element of one.
@@ -238,6 +241,15 @@ FloatVector LayerLoader::Scaled(TensorRole part, float factor) {
   return values.empty() ? FloatVector() : Allocated(values);
 }
 
+FloatVector LayerLoader::RelativeBias(const AttentionSpec& attention) {
+  const std::vector<TensorId> parts = Present({TensorRole::kRelativeBias});
+  const std::vector<float> by_bucket = FloatsOf(parts);
+  if (by_bucket.empty()) return {};
+  return Allocated(BiasByDistance(by_bucket, static_cast<int>(SliceOf(parts[0]).columns.size()),
+                                  *attention.relative,
+                                  attention.ahead > 0 ? BiasSides::kBoth : BiasSides::kBefore));
+}
+
 float LayerLoader::Number(TensorRole part) {
   const std::vector<float> values = FloatsOf(Present({part}));
   return values.empty() ? 1 : values.front();
@@ -327,6 +339,21 @@ AttentionWeights LoadAttention(int layer, const ModelConfig& config, const Shard
   weights.o = loader.Matrix({kO}, plan.o_proj.slices.size());
   weights.o_bias = loader.Vector({kOBias});
   weights.sinks = loader.Vector({kSinks});
+  weights.distance_bias = loader.RelativeBias(spec);
+  return weights;
+}
+
+std::unique_ptr<CrossWeights> LoadCross(const ShardPlan& plan, LayerLoader& loader) {
+  using enum TensorRole;
+  auto weights = std::make_unique<CrossWeights>();
+  weights->norm = {loader.Vector({kCrossNorm}), loader.Vector({kCrossNormBias})};
+  weights->post_norm = {loader.Vector({kCrossPostNorm}), loader.Vector({kCrossPostNormBias})};
+  weights->q = loader.Matrix({kCrossQ});
+  weights->kv = loader.Matrix({kCrossK, kCrossV});
+  weights->o = loader.Matrix({kCrossO}, plan.o_proj.slices.size());
+  weights->q_bias = loader.Vector({kCrossQBias});
+  weights->kv_bias = loader.Vector({kCrossKBias, kCrossVBias});
+  weights->o_bias = loader.Vector({kCrossOBias});
   return weights;
 }
 
@@ -433,10 +460,22 @@ size_t OtherBytes(const MixtureWeights& mlp) {
 
 }  // namespace
 
+size_t CrossWeights::vector_bytes() const {
+  size_t bytes = 0;
+  for (const FloatVector* vector :
+       {&norm.weight, &norm.bias, &post_norm.weight, &post_norm.bias, &q_bias, &kv_bias, &o_bias}) {
+    bytes += vector->size_bytes();
+  }
+  return bytes;
+}
+
 std::vector<const PackedMatrix*> LayerWeights::matrices() const {
   std::vector<const PackedMatrix*> matrices;
   for (const auto* matrix : {&attention.o, &attention.qkv, &attention.gate}) {
     if (*matrix != nullptr) matrices.push_back(matrix->get());
+  }
+  if (cross != nullptr) {
+    matrices.insert(matrices.end(), {cross->q.get(), cross->kv.get(), cross->o.get()});
   }
   if (attention.latent != nullptr) AppendMatrices(*attention.latent, matrices);
   if (attention.recurrent != nullptr) AppendMatrices(*attention.recurrent, matrices);
@@ -447,15 +486,18 @@ std::vector<const PackedMatrix*> LayerWeights::matrices() const {
 
 size_t LayerWeights::size_bytes() const {
   size_t bytes = std::visit([](const auto& kind) { return OtherBytes(kind); }, mlp);
+  if (cross != nullptr) bytes += cross->vector_bytes();
   if (attention.latent != nullptr) bytes += VectorBytes(*attention.latent);
   if (attention.recurrent != nullptr) bytes += VectorBytes(*attention.recurrent);
   for (const PackedMatrix* matrix : matrices()) bytes += matrix->size_bytes();
   for (const FloatVector* vector :
-       {&attention_norm.weight, &attention_norm.bias, &attention.qkv_bias, &attention.q_norm,
-        &attention.k_norm, &attention.q_norm_bias, &attention.k_norm_bias, &attention.o_bias,
-        &attention.sinks, &attention.value_norm, &mlp_norm.weight, &mlp_norm.bias,
+       {&attention_norm.weight,      &attention_norm.bias,      &attention.qkv_bias,
+        &attention.q_norm,           &attention.k_norm,         &attention.q_norm_bias,
+        &attention.k_norm_bias,      &attention.o_bias,         &attention.sinks,
+        &attention.value_norm,       &mlp_norm.weight,          &mlp_norm.bias,
         &attention_post_norm.weight, &attention_post_norm.bias, &mlp_post_norm.weight,
-        &mlp_post_norm.bias, &side_norm.weight}) {
+        &mlp_post_norm.bias,         &side_norm.weight,         &leaving_norm.weight,
+        &leaving_norm.bias,          &attention.distance_bias}) {
     bytes += vector->size_bytes();
   }
   return bytes;
@@ -469,6 +511,7 @@ absl::StatusOr<LayerWeights> LoadLayerWeights(const ModelConfig& config, const S
   LayerLoader loader(config, plan, source, layer, wanted, backend);
   LayerWeights weights{.parallel_residual = spec.parallel_residual,
                        .norms = spec.norms,
+                       .reads = spec.reads,
                        .residual_multiplier = spec.residual_multiplier};
   weights.attention_norm = {loader.Vector({kAttentionNorm}), loader.Vector({kAttentionNormBias})};
   weights.attention = LoadAttention(layer, config, plan, loader);
@@ -478,6 +521,8 @@ absl::StatusOr<LayerWeights> LoadLayerWeights(const ModelConfig& config, const S
   weights.attention_post_norm = {loader.Vector({kAttentionPostNorm}),
                                  loader.Vector({kAttentionPostNormBias})};
   weights.mlp_post_norm = {loader.Vector({kMlpPostNorm}), loader.Vector({kMlpPostNormBias})};
+  weights.leaving_norm = {loader.Vector({kLeavingNorm}), loader.Vector({kLeavingNormBias})};
+  if (spec.reads == LayerSpec::Reads::kTextAndSource) weights.cross = LoadCross(plan, loader);
   weights.side_gate = loader.Matrix({kSideGate});
   weights.side_out = loader.Matrix({kSideOut});
   weights.side_norm.weight = loader.Vector({kSideNorm});

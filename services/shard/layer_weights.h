@@ -99,6 +99,20 @@ struct AttentionWeights {
   int num_kv_heads = 0;
   int head_dim = 0;
   FloatVector value_norm;  // [D], ones, of layers that normalise values
+  // DistanceBias::values of layers with relative positions, with a reach of RelativeSpec::max_distance.
+  FloatVector distance_bias;
+};
+
+// Attention to a source, with the heads of the layer's own attention.
+struct CrossWeights {
+  NormWeights norm, post_norm;  // [H], before and after it, as LayerNorms has those of attention
+  std::unique_ptr<PackedMatrix> q;   // [Nq * D, H]
+  std::unique_ptr<PackedMatrix> kv;  // [2 Nkv * D, H]: of the source's rows
+  std::unique_ptr<PackedMatrix> o;   // [H, Nq * D]: a partial sum, cut into the plan's slices
+  FloatVector q_bias, kv_bias;       // as their outputs
+  FloatVector o_bias;                // [H], added once, after the ranks' sum
+
+  size_t vector_bytes() const;
 };
 
 struct DenseMlpWeights {
@@ -141,9 +155,12 @@ struct LayerWeights {
   NormWeights mlp_norm;  // [H], before the MLP
   MlpWeights mlp;
   NormWeights attention_post_norm, mlp_post_norm;  // [H], as LayerNorms has them
+  NormWeights leaving_norm;                        // [H]
+  std::unique_ptr<CrossWeights> cross;             // null where the layer attends to no source
   // LayerSpec's. Norms that it lacks are empty.
   bool parallel_residual = false;
   LayerNorms norms;
+  LayerSpec::Reads reads = LayerSpec::Reads::kText;
   float residual_multiplier = 1;
   // Of embeddings for each layer; null where there are none.
   std::unique_ptr<PackedMatrix> side_gate;  // [S, H]

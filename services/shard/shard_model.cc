@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "kernels/check.h"
+#include "kernels/cross_attention_ops.h"
 #include "kernels/open_attention_ops.h"
 #include "services/model/device_check.h"
 #include "services/shard/step_shape.h"
@@ -73,6 +74,12 @@ absl::Status CheckBackend(const ModelConfig& config, Backend& backend) {
                      "and gates of attention, are not computed by ",
                      std::string(backend.name()), "; accepted for this model: --device cpu"));
   }
+  if (config.source.has_value() &&
+      (backend.cross_attention() == nullptr || backend.open_attention() == nullptr)) {
+    return absl::UnimplementedError(
+        absl::StrCat("attention to a source is not computed by ", std::string(backend.name()),
+                     "; accepted for model_type \"", config.model_type, "\": --device cpu"));
+  }
   if (config.latent() == nullptr || backend.latents() != nullptr) return absl::OkStatus();
   return absl::UnimplementedError(absl::StrCat("latent attention is not computed by ",
                                                std::string(backend.name()),
@@ -93,6 +100,11 @@ absl::StatusOr<std::unique_ptr<ShardModel>> ShardModel::Load(const ModelConfig& 
   if (status.ok() && backend.experts() == nullptr) status = CheckGpuComputes(config);
   status.Update(CheckBackend(config, backend));
   if (!status.ok()) return status;
+  if (config.source.has_value() && SourceSpec::kUnit % options.block_size != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("block_size is ", options.block_size, "; accepted for model_type \"",
+                     config.model_type, "\": divisors of ", SourceSpec::kUnit));
+  }
   if (config.is_encoder() && backend.open_attention() == nullptr) {
     return absl::UnimplementedError(absl::StrCat("model_type \"", config.model_type,
                                                  "\" sees later positions, which backend ",
@@ -127,9 +139,9 @@ absl::StatusOr<std::unique_ptr<ShardModel>> ShardModel::Load(const ModelConfig& 
                           .num_state_slots = counts->num_state_slots};
   std::unique_ptr<ShardModel> model(
       new ShardModel(config, plan, limits, options, backend, *std::move(arena)));
-  auto adapters =
-      StepAdapters::Create(config, plan, backend.BucketRows(options.max_step_rows),
-                           backend.adapters() == nullptr ? 0 : options.max_adapter_rank, backend);
+  const bool has_adapters = backend.adapters() != nullptr && !config.source.has_value();
+  auto adapters = StepAdapters::Create(config, plan, backend.BucketRows(options.max_step_rows),
+                                       has_adapters ? options.max_adapter_rank : 0, backend);
   if (!adapters.ok()) return adapters.status();
   model->adapters_ = *std::move(adapters);
   status = model->MakeRankGroups();
@@ -266,7 +278,9 @@ size_t ShardModel::weight_bytes() const {
 }
 
 absl::Status ShardModel::Check(absl::Span<const ShardSegment> segments, int64_t rows) const {
-  return CheckStep(segments, rows, limits_);
+  absl::Status checked = CheckStep(segments, rows, limits_);
+  if (!checked.ok() || !config_.source.has_value()) return checked;
+  return CheckTexts(segments, config_.source->max_positions, limits_.block_size);
 }
 
 absl::Status ShardModel::CopyBlocks(absl::Span<const KvBlockCopy> copies) {
@@ -322,17 +336,20 @@ absl::Status ShardModel::Forward(absl::Span<const ShardSegment> segments, Matrix
   step.sides = hidden.Columns(config_.hidden_size, hidden.cols - config_.hidden_size);
   const absl::Status adapted = adapters_->Begin(segments, Deadline::After(step_timeout_));
   if (!adapted.ok()) return adapted;
-  PlaceSegments(segments);
-  backend_.BeginStep(segments_, rows);
+  if (!config_.source.has_value()) {
+    PlaceSegments(segments);
+    backend_.BeginStep(segments_, rows);
+  }
   if (state_pool_ != nullptr) PlaceStates(segments);
   const bool own_rotations = PlaceRotations(segments);
   PlaceQueryFactors(step.views.query_factors);
   for (RankGroup* ranks : {ranks_.get(), square_ranks_.get()}) {
     if (ranks != nullptr) ranks->BeginStep(Deadline::After(step_timeout_));
   }
-  const absl::Status enqueued =
-      backend_.RunStep({.rows = rows, .memory = hidden.data, .variant = own_rotations ? 1 : 0},
-                       [&] { return RunLayers(step); });
+  const absl::Status enqueued = backend_.RunStep(
+      {.rows = rows, .memory = hidden.data, .variant = own_rotations ? 1 : 0}, [&] {
+        return config_.source.has_value() ? RunPasses(segments, step.hidden) : RunLayers(step);
+      });
   // What hangs in here, the process's watch over its own progress ends.
   const absl::Status done = backend_.Synchronize(Deadline::Never());
   adapters_->End();
@@ -345,34 +362,58 @@ absl::Status ShardModel::Forward(absl::Span<const ShardSegment> segments, Matrix
 
 absl::Status ShardModel::RunLayers(const Step& of_all) {
   Step step = of_all;
-  if (const NormWeights* first = layers_[0].first_norm(); first != nullptr) {
-    Norm(*first, step.hidden, step.views.normed);
-  }
+  bool is_first = true;
   for (size_t index = 0; index < layers_.size(); ++index) {
     const LayerWeights& layer = layers_[index];
     step.layer = static_cast<int>(plan_.layers.begin + index);
-    const NormWeights* const next =
-        index + 1 == layers_.size() ? nullptr : layers_[index + 1].first_norm();
-    absl::Status sent;
-    if (!layer.attention.spec.absent) {
-      sent = Attend(layer, static_cast<int>(index), next,
-                    WithInput(layer.norms.before_attention, step));
+    const LayerUse use = UseOf(layer, step);
+    if (use == LayerUse::kSkip) continue;
+    if (use == LayerUse::kStoreSource) {
+      absl::Status stored = StoreSource(layer, static_cast<int>(index), step);
+      if (!stored.ok()) return stored;
+      continue;
     }
-    if (!sent.ok()) return sent;
-    BranchEnd end{.post = layer.norms.after_mlp ? &layer.mlp_post_norm : nullptr,
-                  .post_is_of_sum = layer.norms.of_sum,
-                  .multiplier = layer.residual_multiplier};
-    const bool ends_with_mlp = layer.side_gate == nullptr && layer.output_factor == 1;
-    if (ends_with_mlp) end.next = next;
-    sent = Mlp(layer.mlp, end, WithInput(layer.norms.before_mlp || layer.parallel_residual, step));
-    if (!sent.ok()) return sent;
-    if (layer.side_gate != nullptr) {
-      if (sent = AddSide(layer, static_cast<int>(index), step); !sent.ok()) return sent;
+    if (const NormWeights* norm = layer.first_norm(); is_first && norm != nullptr) {
+      Norm(*norm, step.hidden, step.views.normed);
     }
-    if (layer.output_factor != 1) backend_.Scale(layer.output_factor, step.hidden);
-    if (!ends_with_mlp && next != nullptr) Norm(*next, step.hidden, step.views.normed);
+    is_first = false;
+    absl::Status ran = RunLayer(layer, static_cast<int>(index), NextNorm(index, step), step);
+    if (!ran.ok()) return ran;
     if (on_layer_) on_layer_(static_cast<int>(plan_.layers.begin + index), step.hidden);
   }
+  return absl::OkStatus();
+}
+
+const NormWeights* ShardModel::NextNorm(size_t index, const Step& step) {
+  if (index + 1 == layers_.size()) return nullptr;
+  const LayerWeights& next = layers_[index + 1];
+  return UseOf(next, step) == LayerUse::kRun ? next.first_norm() : nullptr;
+}
+
+absl::Status ShardModel::RunLayer(const LayerWeights& layer, int index, const NormWeights* next,
+                                  const Step& step) {
+  absl::Status sent;
+  if (!layer.attention.spec.absent) {
+    sent = Attend(layer, index, next, WithInput(layer.norms.before_attention, step));
+  }
+  if (sent.ok() && layer.cross != nullptr) {
+    sent = AttendToSource(layer, index, WithInput(layer.norms.before_attention, step));
+  }
+  if (!sent.ok()) return sent;
+  BranchEnd end{.post = layer.norms.after_mlp ? &layer.mlp_post_norm : nullptr,
+                .post_is_of_sum = layer.norms.of_sum,
+                .multiplier = layer.residual_multiplier};
+  const bool ends_with_mlp =
+      layer.side_gate == nullptr && layer.output_factor == 1 && !layer.norms.leaving;
+  if (ends_with_mlp) end.next = next;
+  sent = Mlp(layer.mlp, end, WithInput(layer.norms.before_mlp || layer.parallel_residual, step));
+  if (!sent.ok()) return sent;
+  if (layer.side_gate != nullptr) {
+    if (sent = AddSide(layer, index, step); !sent.ok()) return sent;
+  }
+  if (layer.output_factor != 1) backend_.Scale(layer.output_factor, step.hidden);
+  if (layer.norms.leaving) Norm(layer.leaving_norm, step.hidden, step.hidden);
+  if (!ends_with_mlp && next != nullptr) Norm(*next, step.hidden, step.views.normed);
   return absl::OkStatus();
 }
 

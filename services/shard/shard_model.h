@@ -37,6 +37,7 @@
 #include "services/shard/step_adapters.h"
 #include "services/shard/step_arena.h"
 #include "services/shard/step_check.h"
+#include "services/shard/text_passes.h"
 
 namespace sluice {
 
@@ -138,6 +139,7 @@ class ShardModel {
     MatrixView input;  // what the branch at work reads: views.normed, or hidden itself
     MatrixView sides;  // [T, L * S]: embeddings for each layer, beside `hidden`
     int layer = 0;     // of the model, that is computed
+    const TextPass* pass = nullptr;  // of encoder-decoders: passes_.source or passes_.text
   };
 
   // What becomes of what attention or MLP computes.
@@ -162,6 +164,20 @@ class ShardModel {
   // Fills in step_rotations_. Whether they are the step's own.
   bool PlaceRotations(absl::Span<const ShardSegment> segments);
   absl::Status RunLayers(const Step& step);
+  absl::Status RunLayer(const LayerWeights& layer, int index, const NormWeights* next,
+                        const Step& step);
+  // Of encoder-decoders: the step's sources, then its texts, each through all layers of the stage.
+  absl::Status RunPasses(absl::Span<const ShardSegment> segments, MatrixView hidden);
+  absl::Status RunPass(const TextPass& pass, MatrixView rows);
+  // What a layer does in a pass.
+  enum class LayerUse : uint8_t { kRun, kSkip, kStoreSource };
+  LayerUse UseOf(const LayerWeights& layer, const Step& step);
+  // The norm that the layer behind `index` begins with, if it is run in this pass; null: none.
+  const NormWeights* NextNorm(size_t index, const Step& step);
+  // Keeps what the layer attends to of the rows of sources.
+  absl::Status StoreSource(const LayerWeights& layer, int index, const Step& step);
+  // Attention of texts to their sources; reads step.input.
+  absl::Status AttendToSource(const LayerWeights& layer, int index, const Step& step);
   // Adds a layer's own embedding of the tokens, as SideSpec says; `index` counts the stage's layers.
   absl::Status AddSide(const LayerWeights& layer, int index, const Step& step);
   RowNorm NormOf(const NormWeights& norm) const;
@@ -260,6 +276,7 @@ class ShardModel {
   std::unique_ptr<RankGroup> square_ranks_;
   std::unique_ptr<StepAdapters> adapters_;
   std::vector<AttentionSegment> segments_;
+  TextPasses passes_;  // of encoder-decoders
   std::vector<StateSegment> state_segments_;
   std::vector<int32_t> positions_;          // of the step's rows
   std::vector<float> query_factors_;        // of the step's rows

@@ -105,6 +105,7 @@ absl::Status ShardSession::Forward(const v1::StageExecute& step) {
                          .block_table = tables_.TableOf(segment.sequence_id()),
                          .sequence_length = segment.sequence_length(),
                          .adapter_slot = segment.has_adapter_slot() ? segment.adapter_slot() : -1,
+                         .source_positions = segment.source_positions(),
                          .state_slots = segment.state_slots()});
   }
   copies_.clear();

@@ -98,6 +98,7 @@ size_t Carve(const StepShape& shape, std::byte* base, StepViews& views) {
   if (shape.num_ranks > 1 && (shape.has_branch || shape.has_squares)) {
     views.zeros = carver.Take(std::max<int64_t>(shape.hidden, 2));
   }
+  if (shape.has_sources) views.apart = carver.Take(shape.hidden);
   views.side_input = carver.Take(shape.side_width);
   views.side_gate = carver.Take(shape.side_width);
   if (shape.has_query_factors) views.query_factors = carver.Take(1);
@@ -139,6 +140,7 @@ StepViews StepArena::Views(int64_t rows) const {
                            &views.side_input,
                            &views.side_gate,
                            &views.zeros,
+                           &views.apart,
                            &views.squares,
                            &views.all_squares,
                            &views.query_factors,

@@ -51,6 +51,7 @@ struct StepShape {
   bool has_two_branches = false;   // an MLP and experts beside it are normalised each by itself
   bool has_squares = false;        // norms of queries and keys take all heads at once
   bool has_query_factors = false;  // queries are multiplied by a factor of their position
+  bool has_sources = false;        // rows of sources and of texts are computed apart
   DType operand_dtype = DType::kF32;
 };
 
@@ -93,6 +94,7 @@ struct StepViews {
   MatrixView all_squares;    // [T, 2]: the same of all ranks
   MatrixView query_factors;  // [T, 1]
   MatrixView zeros;          // [T, H], of several ranks: nothing writes it
+  MatrixView apart;          // [T, H]: rows of sources, then those of texts
   // Of embeddings for each layer.
   MatrixView side_input;  // [T, S], of one layer
   MatrixView side_gate;   // [T, S]

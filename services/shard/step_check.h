@@ -21,6 +21,9 @@ struct ShardSegment {
   // have been computed with a length that turns alike (RopeConfig::RopeLengthClass).
   int32_t sequence_length = 0;
   int32_t adapter_slot = -1;  // of the sequence's adapter; negative: it has none
+  // Of encoder-decoders: positions of the sequence's source, which are its first ones, with those that
+  // fill its last block (services/shard/text_passes.h); 0 in other models.
+  int32_t source_positions = 0;
   // Of models with recurrent layers: StateSegment::slots.
   absl::Span<const int32_t> state_slots;
 

@@ -75,6 +75,7 @@ StepShape ShapeOfStep(const ModelConfig& config, const ShardPlan& plan, int64_t 
           any_layer([](const LayerSpec& layer) { return NormsOverRanks(layer.attention); }),
       .has_query_factors =
           any_layer([](const LayerSpec& layer) { return layer.attention.growth.has_value(); }),
+      .has_sources = config.source.has_value(),
       .operand_dtype = backend.operand_dtype()};
   for (int64_t layer = plan.layers.begin; layer < plan.layers.end; ++layer) {
     WidenByHeads(static_cast<int>(layer), config, plan, shape);

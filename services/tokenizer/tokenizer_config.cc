@@ -128,6 +128,11 @@ absl::StatusOr<TokenizerConfig> ParseTokenizerConfig(std::string_view text,
   if (add_bos.value->is_boolean()) config.add_bos_token = add_bos.value->get<bool>();
   const JsonPlace add_eos = root.Member("add_eos_token");
   if (add_eos.value->is_boolean()) config.add_eos_token = add_eos.value->get<bool>();
+  // T5's own program ends every text so, which no field says.
+  const JsonPlace kind = root.Member("tokenizer_class");
+  const bool is_t5 =
+      kind.value->is_string() && (*kind.value == "T5Tokenizer" || *kind.value == "T5TokenizerFast");
+  if (is_t5 && !config.add_eos_token.has_value()) config.add_eos_token = true;
   const JsonPlace pattern = root.Member("pat_str");
   if (pattern.value->is_string()) config.split_pattern = pattern.value->get<std::string>();
   if (auto status = AddedTokensFromJson(root.Member("added_tokens_decoder"), &config);

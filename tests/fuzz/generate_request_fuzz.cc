@@ -24,6 +24,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     (void)sluice::EngineRequestFrom(generate, Model(), {1, 2, 3}, 7);
   }
   sluice::v1::ScoreRequest score;
-  if (score.ParseFromArray(data, static_cast<int>(size))) (void)sluice::CheckScore(score);
+  if (score.ParseFromArray(data, static_cast<int>(size))) (void)sluice::CheckScore(score, Model());
   return 0;
 }

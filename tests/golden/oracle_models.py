@@ -95,6 +95,25 @@ def make_adapter(kind, folder, plain, name, seed):
     logits.astype("<f8").tofile(os.path.join(folder, name.replace("adapter", "adapted") + ".f64"))
 
 
+def make_with_source(preset, dtype, changes, folder):
+    """Writes an encoder-decoder; its ids are those of a source, which are filled up to a multiple of 16, and of a text behind
+    it; source.i32 has those of the source alone, and rows of logits.f64 are 0 before the text."""
+    import numpy as np
+
+    import seq2seq
+    import tiny_encoders
+    config = tiny_encoders.write(folder, preset, dtype, seed=len(preset), **changes)
+    model, random_ids = seq2seq.load(folder), np.random.default_rng(len(preset)).integers
+    source = random_ids(0, config["vocab_size"], 37)
+    text = np.concatenate([[model.start], random_ids(0, config["vocab_size"], 60)])
+    fill = -len(source) % 16
+    source.astype("<i4").tofile(os.path.join(folder, "source.i32"))
+    np.concatenate([source, [source[-1]] * fill, text]).astype("<i4").tofile(os.path.join(folder, "ids.i32"))
+    logits = model.given(source).logits(text)
+    before = np.zeros((len(source) + fill, logits.shape[1]))
+    np.concatenate([before, logits]).astype("<f8").tofile(os.path.join(folder, "logits.f64"))
+
+
 def make(item, folder):
     """Writes a model, and what the oracle has for it."""
     import numpy as np  # here, because processes that find all they ask for need none of it
@@ -106,6 +125,9 @@ def make(item, folder):
     preset, *fields = name.split(",")
     changes = {field: json.loads(value) for field, value in (each.split("=") for each in fields)}
     changes = {**(WIDE if size else {}), **changes}
+    import tiny_encoders
+    if preset in tiny_encoders.SEQ2SEQ:
+        return make_with_source(preset, dtype, changes, folder)
     config = make_tiny_model.write_model(folder, preset, dtype, int(shards), seed=len(preset),
                                          quantise=regrouped(method), **changes)
     config = config.get("text_config", config)

@@ -2,9 +2,11 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "kernels/cross_attention_ops.h"
 #include "kernels/fp8.h"
 #include "kernels/open_attention_ops.h"
 #include "tests/kernels/backend/attention_shapes.h"
@@ -143,6 +145,104 @@ TEST_P(AttentionTest, RowsSeeWhatTheirSegmentHasAheadOfThem) {
       const auto other_backend = NewBackend(/*num_threads=*/5);
       const auto other = NewKvPool(*other_backend, shape.Pool(num_blocks));
       EXPECT_TRUE(SameBits(result, AttendOpenly(*other_backend, *other, sequence, shape, ahead)));
+    }
+  }
+}
+
+// A whole sequence, in steps of `chunk` positions, with biases by distance.
+HostMatrix AttendBiased(Backend& backend, KvPool& pool, const Sequence& sequence,
+                        const Shape& shape, const HostMatrix& biases, int64_t ahead,
+                        int64_t chunk) {
+  DeviceMatrix bias(backend, biases);
+  const DistanceBias by_distance{.values = bias.view().Row(0), .reach = (biases.cols - 1) / 2};
+  HostMatrix all(0, sequence.q.cols);
+  for (int64_t first = 0; first < sequence.q.rows; first += chunk) {
+    const int64_t count = std::min(chunk, sequence.q.rows - first);
+    DeviceMatrix q(backend, sequence.q.Rows(first, count));
+    DeviceMatrix k(backend, sequence.k.Rows(first, count));
+    DeviceMatrix v(backend, sequence.v.Rows(first, count));
+    DeviceMatrix out(backend, count, sequence.q.cols);
+    const AttentionSegment segment = sequence.Segment(first, count);
+    backend.BeginStep({&segment, 1}, count);
+    StoreKv(backend, k.view(), v.view(), 1, pool);
+    backend.cross_attention()->BiasedAttention(q.view(), pool, 1, shape.Options(), by_distance,
+                                               ahead, out.view());
+    const HostMatrix rows = out.Read();
+    all.rows += rows.rows;
+    all.values.insert(all.values.end(), rows.values.begin(), rows.values.end());
+  }
+  return all;
+}
+
+const Shape kShapesOfSources[] = {
+    {.block_size = 16, .num_kv_heads = 2, .group = 1, .head_dim = 32},
+    {.block_size = 5, .num_kv_heads = 1, .group = 3, .head_dim = 7, .dtype = DType::kBF16},
+    {.block_size = 16, .num_kv_heads = 3, .group = 2, .head_dim = 24, .dtype = DType::kF8E4M3},
+};
+
+TEST_P(AttentionTest, BiasesByDistanceAgreeWithReference) {
+  if (backend().cross_attention() == nullptr) GTEST_SKIP() << "has no biases";
+  Random random(31);
+  for (const Shape& shape : kShapesOfSources) {
+    for (const auto& [length, reach, ahead] : {std::tuple{1, 3, 0},
+                                               {75, 20, 0},
+                                               {75, 20, 1 << 20},
+                                               {75, 0, 0},
+                                               {600, 128, 0},
+                                               {600, 128, 1 << 20}}) {
+      SCOPED_TRACE(::testing::Message()
+                   << length << " positions, reach " << reach << ", " << shape);
+      const int num_blocks = 2 * length / shape.block_size + 2;
+      const Sequence sequence = RandomSequence(random, shape, length, num_blocks);
+      const HostMatrix biases =
+          RandomMatrix(random, shape.num_kv_heads * shape.group, 2 * reach + 1, 2);
+      const auto attend = [&](Backend& with, int64_t chunk) {
+        const auto pool = NewKvPool(with, shape.Pool(num_blocks));
+        return AttendBiased(with, *pool, sequence, shape, biases, ahead, chunk);
+      };
+      const HostMatrix result = attend(backend(), length);
+      EXPECT_TRUE(IsNear(result, attend(reference(), length), AttentionTolerance()));
+      EXPECT_TRUE(SameBits(result, attend(*NewBackend(/*num_threads=*/5), length)));
+      if (ahead == 0) EXPECT_TRUE(SameBits(result, attend(backend(), 29)));
+    }
+  }
+}
+
+// Texts of 3 rows and of 1 row attend to sources of two lengths, of which one is shorter than the text.
+TEST_P(AttentionTest, RowsSeeAllOfTheirSource) {
+  if (backend().cross_attention() == nullptr) GTEST_SKIP() << "has no attention to sources";
+  Random random(32);
+  for (const Shape& shape : kShapesOfSources) {
+    for (const int length : {2, 75, 600}) {
+      SCOPED_TRACE(::testing::Message() << length << " positions, " << shape);
+      const int num_blocks = 2 * length / shape.block_size + 2;
+      const Sequence source = RandomSequence(random, shape, length, num_blocks);
+      const HostMatrix queries = RandomMatrix(random, 5, source.q.cols, 2);
+      const auto attend = [&](Backend& with, int64_t first, int64_t count) {
+        const auto pool = NewKvPool(with, shape.Pool(num_blocks));
+        DeviceMatrix k(with, source.k), v(with, source.v), q(with, queries.Rows(first, count));
+        DeviceMatrix out(with, count, queries.cols);
+        const AttentionSegment segment = source.Segment(0, length);
+        with.BeginStep({&segment, 1}, length);
+        StoreKv(with, k.view(), v.view(), 1, *pool);
+        std::vector<SourceSegment> sources = {{.first_row = 0,
+                                               .num_rows = std::min<int64_t>(count, 3),
+                                               .num_positions = length,
+                                               .block_table = source.block_table}};
+        if (count > 3) {
+          sources.push_back({.first_row = 3,
+                             .num_rows = count - 3,
+                             .num_positions = (length + 1) / 2,
+                             .block_table = source.block_table});
+        }
+        with.cross_attention()->CrossAttention(q.view(), *pool, 1, shape.Options(), sources,
+                                               out.view());
+        return out.Read();
+      };
+      const HostMatrix result = attend(backend(), 0, 5);
+      EXPECT_TRUE(IsNear(result, attend(reference(), 0, 5), AttentionTolerance()));
+      EXPECT_TRUE(SameBits(result, attend(*NewBackend(/*num_threads=*/5), 0, 5)));
+      EXPECT_TRUE(SameBits(result.Rows(1, 1), attend(backend(), 1, 1)));
     }
   }
 }

@@ -61,6 +61,33 @@ TEST_F(PlanTest, PacksTextsIntoStepsWithoutCuttingThoseInOnePiece) {
   EXPECT_TRUE(PlansNothing());
 }
 
+// ---- Sources ----
+
+// A source of so many tokens, its fill, and a text behind it.
+SequenceSpec SourceAndText(SequenceId id, int32_t source, int32_t text) {
+  SequenceSpec spec = Spec(id, FilledSource(source) + text, 2);
+  spec.source_positions = source;
+  return spec;
+}
+
+TEST_F(PlanTest, TakesASourceInOnePieceAndCutsTheTextBehindIt) {
+  options_.max_tokens_per_step = 40;
+  Add(SourceAndText(1, 17, 12));
+  Add(SourceAndText(2, 5, 1));
+  const Step first = PlanAndCommit();
+  EXPECT_THAT(Parts(first), ElementsAre(Part{1, 0, 40}));
+  EXPECT_EQ(first.segments[0].source_positions, 17);
+  EXPECT_THAT(Parts(PlanAndCommit()), ElementsAre(Part{1, 40, 4}, Part{2, 0, 17}));
+}
+
+TEST_F(PlanTest, ASourceWaitsForAStepThatHasRoomForAllOfIt) {
+  options_.max_tokens_per_step = 20;
+  Add(Spec(1, 6, 1));
+  Add(SourceAndText(2, 16, 1));
+  EXPECT_THAT(Parts(PlanAndCommit()), ElementsAre(Part{1, 0, 6}));
+  EXPECT_THAT(Parts(PlanAndCommit()), ElementsAre(Part{2, 0, 17}));
+}
+
 TEST_F(PlanTest, PoolsTheRowsThatAnEmbeddingIsMadeOf) {
   options_.max_tokens_per_step = 8;
   Add(TextSpec(1, 3, PooledRows::kAll));

@@ -580,5 +580,77 @@ TEST(ModelFamilies, LatentFamiliesHaveMixturesBehindTheirFirstLayers) {
   EXPECT_TRUE(config.layers.at(2).attention.latent.has_value());
 }
 
+// ---- Encoder-decoders ----
+
+json MinimalT5(const std::string& model_type) {
+  return {
+      {"model_type", model_type}, {"vocab_size", 10}, {"d_model", 16}, {"d_kv", 8}, {"d_ff", 24},
+      {"num_layers", 3},          {"num_heads", 2}};
+}
+
+json MinimalBart(const std::string& model_type) {
+  return {
+      {"model_type", model_type},      {"vocab_size", 10},        {"d_model", 16},
+      {"encoder_layers", 2},           {"decoder_layers", 3},     {"encoder_attention_heads", 4},
+      {"decoder_attention_heads", 4},  {"encoder_ffn_dim", 24},   {"decoder_ffn_dim", 20},
+      {"max_position_embeddings", 50}, {"forced_bos_token_id", 6}};
+}
+
+TEST(ModelFamilies, T5HasTwoSidesAndNoPositionsButRelativeOnes) {
+  const ModelConfig config = Parsed(With(MinimalT5("t5"), "num_decoder_layers", 2));
+  ASSERT_TRUE(config.source.has_value());
+  EXPECT_EQ(config.source->num_layers, 3);
+  EXPECT_EQ(config.num_layers(), 5);
+  EXPECT_FALSE(config.is_encoder());
+  EXPECT_EQ(config.layers[2].reads, LayerSpec::Reads::kSource);
+  EXPECT_EQ(config.layers[3].reads, LayerSpec::Reads::kTextAndSource);
+  EXPECT_EQ(config.layers[2].attention.ahead, kAllAhead);
+  EXPECT_EQ(config.layers[3].attention.ahead, 0);
+  EXPECT_EQ(config.layers[0].attention.scale, 1);
+  EXPECT_EQ(config.layers[0].attention.relative->buckets, 32);
+  EXPECT_TRUE(config.layers[2].norms.leaving);
+  EXPECT_FALSE(config.layers[1].norms.leaving);
+  EXPECT_TRUE(config.tied_embeddings);
+  EXPECT_FLOAT_EQ(config.logit_scale, 0.25F);
+  EXPECT_EQ(config.head_dim, 8);
+  EXPECT_FALSE(DenseMlpOf(config.layers[0]).gated);
+  EXPECT_EQ(config.source->start_token_id, 0);
+  const ModelConfig newer = Parsed(MinimalT5("mt5"));
+  EXPECT_TRUE(DenseMlpOf(newer.layers[0]).gated);
+  EXPECT_EQ(DenseMlpOf(newer.layers[0]).activation, Activation::kGeluTanh);
+  EXPECT_FALSE(newer.tied_embeddings);
+  EXPECT_EQ(newer.logit_scale, 1);
+  EXPECT_THAT(Refusal(With(MinimalT5("t5"), "feed_forward_proj", "gated-tanh")),
+              HasSubstr("feed_forward_proj is \"gated-tanh\"; accepted: \"relu\""));
+  EXPECT_THAT(Refusal(With(MinimalT5("t5"), "relative_attention_max_distance", 16)),
+              HasSubstr("accepted: more than half of relative_attention_num_buckets, 16"));
+}
+
+TEST(ModelFamilies, BartAndItsRelativesDifferInNormsAndPositions) {
+  const ModelConfig bart = Parsed(MinimalBart("bart"));
+  EXPECT_EQ(bart.source->start_token_id, 2);
+  EXPECT_EQ(bart.source->forced_bos_token_id, 6);
+  EXPECT_EQ(bart.source->max_positions, 50);
+  EXPECT_EQ(bart.max_positions, 64 + 50);  // a source filled up, and a text
+  EXPECT_TRUE(bart.layers[4].norms.of_sum && bart.embedding_norm && bart.head_bias);
+  EXPECT_FALSE(bart.final_norm || bart.layers[1].norms.leaving);
+  EXPECT_EQ(DenseMlpOf(bart.layers[1]).width, 24);
+  EXPECT_EQ(DenseMlpOf(bart.layers[2]).width, 20);
+  EXPECT_EQ(ShapeOf({TensorRole::kPositions}, bart).rows, 52);
+  EXPECT_EQ(ShapeOf({TensorRole::kSourcePositions}, bart).rows, 52);
+  EXPECT_TRUE(HasTensor({TensorRole::kCrossPostNorm, 2}, bart));
+  EXPECT_FALSE(HasTensor({TensorRole::kCrossQ, 1}, bart));
+  const ModelConfig mbart = Parsed(With(MinimalBart("mbart"), "scale_embedding", true));
+  EXPECT_TRUE(mbart.final_norm && mbart.layers[1].norms.leaving);
+  EXPECT_EQ(mbart.embedding_scale, 4);
+  EXPECT_TRUE(HasTensor({TensorRole::kCrossNorm, 2}, mbart));
+  const ModelConfig marian = Parsed(With(MinimalBart("marian"), "pad_token_id", 9));
+  EXPECT_EQ(marian.position, PositionKind::kSplitSinusoidal);
+  EXPECT_EQ(marian.source->start_token_id, 9);
+  EXPECT_FALSE(marian.embedding_norm);
+  EXPECT_THAT(Refusal(With(MinimalBart("bart"), "decoder_attention_heads", 2)),
+              HasSubstr("decoder_attention_heads is 2; accepted: encoder_attention_heads, 4"));
+}
+
 }  // namespace
 }  // namespace sluice

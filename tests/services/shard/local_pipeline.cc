@@ -155,6 +155,12 @@ absl::StatusOr<std::vector<float>> LocalPipeline::Step(absl::Span<const Pipeline
     ids.insert(ids.end(), segment.ids.begin(), segment.ids.end());
     positions.resize(ids.size());
     std::iota(positions.end() - size, positions.end(), segment.first_position);
+    if (const int32_t source = segment.source_positions; source > 0) {
+      for (auto position = positions.end() - size; position != positions.end(); ++position) {
+        const int32_t of_text = *position - static_cast<int32_t>(SourceSpec::Filled(source));
+        *position = of_text >= 0 ? of_text : -1 - std::min(*position, source - 1);
+      }
+    }
     const int64_t first_run = std::max(segment.first_position - 1, 0) / StatePoolSpec::kRun;
     absl::Span<const int32_t> state_slots = segment.state_slots;
     if (state_slots.empty() && config_.recurrent() != nullptr) {
@@ -166,6 +172,7 @@ absl::StatusOr<std::vector<float>> LocalPipeline::Step(absl::Span<const Pipeline
                     .block_table = segment.block_table,
                     .sequence_length = segment.sequence_length,
                     .adapter_slot = segment.adapter_slot,
+                    .source_positions = segment.source_positions,
                     .state_slots = state_slots});
   }
   const auto rows = static_cast<int64_t>(ids.size());
@@ -211,7 +218,9 @@ absl::StatusOr<std::vector<float>> LocalPipeline::Feed(const std::vector<int32_t
                                                        int32_t begin,
                                                        const std::vector<int>& chunks) {
   const auto total = static_cast<int32_t>(ids.size());
-  PipelineSegment segment{.sequence_length = total, .adapter_slot = adapter_slot_};
+  PipelineSegment segment{.sequence_length = total,
+                          .adapter_slot = adapter_slot_,
+                          .source_positions = source_positions_};
   segment.block_table.resize(options_.num_blocks);
   std::iota(segment.block_table.begin(), segment.block_table.end(), 0);
   std::vector<float> all;

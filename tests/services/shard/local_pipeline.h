@@ -49,6 +49,7 @@ struct PipelineSegment {
   std::vector<int32_t> block_table;
   int32_t sequence_length = 0;  // as ShardSegment has it
   int32_t adapter_slot = -1;
+  int32_t source_positions = 0;  // of encoder-decoders: as ShardSegment has it
   std::vector<int32_t>
       state_slots;  // likewise; empty: as many as there are blocks, of their numbers
 };
@@ -66,6 +67,8 @@ class LocalPipeline {
   absl::Status LoadAdapter(int slot, const std::string& adapter_folder);
   // The slot of the sequences of Logits and Generate; negative: none.
   void UseAdapter(int slot) { adapter_slot_ = slot; }
+  // How long the sources of their sequences are, of encoder-decoders.
+  void UseSource(int32_t positions) { source_positions_ = positions; }
 
   // Logits [T, V] after every position of the segments. Checks on the way that all ranks of a stage
   // end up with the same bits (a broken invariant otherwise).
@@ -114,6 +117,7 @@ class LocalPipeline {
   int32_t slot_ = 0;  // of the state that a sequence has come to, with two_state_slots
   std::optional<TensorPlaces> places_;  // of published files
   int adapter_slot_ = -1;
+  int32_t source_positions_ = 0;
 };
 
 }  // namespace sluice::testing

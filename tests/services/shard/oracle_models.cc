@@ -67,6 +67,7 @@ OracleModel ReadOracleModel(const std::string& folder) {
                        .prefix_logits = ReadRaw<double>(folder + "/prefixes.f64"),
                        .adapted_logits = ReadRaw<double>(folder + "/adapted.f64"),
                        .adapted2_logits = ReadRaw<double>(folder + "/adapted2.f64")};
+  model.source_positions = static_cast<int32_t>(ReadRaw<int32_t>(folder + "/source.i32").size());
   if (model.prefix_logits.empty()) model.prefix_logits = model.logits;
   return model;
 }

@@ -17,6 +17,8 @@ struct OracleModel {
   // The last row of the logits of every prefix, [ids.size(), V]: `logits`, unless a sequence's
   // length decides how its positions turn.
   std::vector<double> prefix_logits;
+  // Of encoder-decoders: the first ids are those of a source and its fill, whose logits are 0 here.
+  int32_t source_positions = 0;
   // With the adapters in the folders "adapter" and "adapter2"; empty where the item names none.
   std::vector<double> adapted_logits, adapted2_logits;
 };

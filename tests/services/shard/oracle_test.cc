@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/cross_attention_ops.h"
 #include "services/model/model_config.h"
 #include "services/model/shard_plan.h"
 #include "tests/kernels/testing/test_backend.h"
@@ -523,6 +524,109 @@ TEST_F(OracleTest, NeighboursInAStepDoNotChangeABit) {
   for (const auto& [item, model] : oracle) {
     SCOPED_TRACE(item);
     ExpectNeighboursDoNotMatter(model);
+  }
+}
+
+// ---- Encoder-decoders ----
+
+const std::vector<std::string> kSourcePresets = {"t5",   "t5-flan", "t5-narrow",
+                                                 "bart", "mbart",   "marian"};
+
+bool TestsSources() { return NewTestBackend({})->cross_attention() != nullptr; }
+
+// Logits of the text alone.
+std::vector<float> TextLogits(LocalPipeline& pipeline, const OracleModel& model,
+                              std::vector<int> chunks = {512}) {
+  pipeline.UseSource(model.source_positions);
+  const std::vector<float> all = LogitsOf(pipeline, model.ids, chunks);
+  const auto begin = SourceSpec::Filled(model.source_positions) * pipeline.config().vocab_size;
+  return {all.begin() + begin, all.end()};
+}
+
+std::vector<double> ExpectedTextLogits(const OracleModel& model, const ModelConfig& config) {
+  const auto begin = SourceSpec::Filled(model.source_positions) * config.vocab_size;
+  return {model.logits.begin() + begin, model.logits.end()};
+}
+
+TEST_F(OracleTest, TextsBehindSourcesAgree) {
+  if (!TestsSources()) GTEST_SKIP() << "has no attention to sources";
+  for (const bool plain : {false, true}) {
+    // Blocks of any size that divides the fill.
+    const PipelineOptions options{
+        .plain_kernels = plain, .block_size = plain ? 4 : 16, .num_blocks = plain ? 256 : 64};
+    for (const auto& [item, model] : OracleModels(ItemsOf(kSourcePresets, "F32"))) {
+      const auto pipeline = Load(model, options);
+      const auto expected = ExpectedTextLogits(model, pipeline->config());
+      EXPECT_NEAR(StandardDeviation(expected), 1.7, 1.2) << item;
+      EXPECT_LE(ErrorsOf(TextLogits(*pipeline, model), expected).largest, kF32Bound.largest)
+          << item << (plain ? " by plain kernels" : "");
+    }
+  }
+}
+
+TEST_F(OracleTest, TextsBehindSourcesOfBf16WeightsAgree) {
+  if (!TestsSources()) GTEST_SKIP() << "has no attention to sources";
+  for (const auto& [item, model] : OracleModels(ItemsOf(kSourcePresets, "BF16"))) {
+    const auto pipeline = Load(model, {});
+    const auto expected = ExpectedTextLogits(model, pipeline->config());
+    EXPECT_LE(ErrorsOf(TextLogits(*pipeline, model), expected).root_mean_square,
+              2 * kBf16Bound.root_mean_square)
+        << item;
+  }
+}
+
+TEST_F(OracleTest, ChunksRanksAndStagesDoNotChangeABitBehindASource) {
+  if (!TestsSources()) GTEST_SKIP() << "has no attention to sources";
+  for (const auto& [item, model] : OracleModels(ItemsOf(kSourcePresets, "BF16"))) {
+    const auto alone = Load(model, {});
+    const auto expected = TextLogits(*alone, model);
+    const auto source = static_cast<int>(SourceSpec::Filled(model.source_positions));
+    for (const std::vector<int>& chunks : {std::vector{source, 1}, {source + 1, 9, 2}}) {
+      EXPECT_TRUE(SameBits(TextLogits(*alone, model, chunks), expected)) << item;
+    }
+    for (const PipelineOptions& options :
+         {PipelineOptions{.num_threads = 3}, PipelineOptions{.num_ranks = 2},
+          PipelineOptions{.num_ranks = 4, .num_stages = 2}, PipelineOptions{.num_stages = 5}}) {
+      EXPECT_TRUE(SameBits(TextLogits(*Load(model, options), model, {source, 20}), expected))
+          << item << ": " << OracleText(options);
+    }
+  }
+}
+
+// Sources and texts of several sequences share steps.
+TEST_F(OracleTest, NeighboursDoNotChangeABitBehindASource) {
+  if (!TestsSources()) GTEST_SKIP() << "has no attention to sources";
+  for (const auto& [item, model] : OracleModels(ItemsOf({"t5", "mbart"}, "F32"))) {
+    const auto pipeline = Load(model, {});
+    const auto expected = TextLogits(*pipeline, model);
+    const int vocab = pipeline->config().vocab_size;
+    const auto filled = static_cast<int32_t>(SourceSpec::Filled(model.source_positions));
+    std::vector<int32_t> blocks(64);
+    std::iota(blocks.rbegin(), blocks.rend(), 0);
+    const auto segment = [&](int sequence, int32_t begin, int32_t end) {
+      return PipelineSegment{
+          .ids = {model.ids.begin() + begin, model.ids.begin() + end},
+          .first_position = begin,
+          .block_table = {blocks.begin() + 8 * sequence, blocks.begin() + 8 * sequence + 8},
+          .source_positions = model.source_positions};
+    };
+    const auto text_of = [&](const std::vector<float>& logits, int32_t first_row, int32_t rows) {
+      return std::vector<float>(logits.begin() + int64_t{first_row} * vocab,
+                                logits.begin() + (int64_t{first_row} + rows) * vocab);
+    };
+    const std::vector<PipelineSegment> begins = {segment(0, 0, filled + 2)};
+    ASSERT_TRUE(pipeline->Step(begins).ok());
+    // A source, a text that goes on, and a source with the beginning of its text.
+    const std::vector<PipelineSegment> both = {
+        segment(1, 0, filled), segment(0, filled + 2, filled + 9), segment(2, 0, filled + 3)};
+    const auto step = pipeline->Step(both);
+    ASSERT_TRUE(step.ok()) << step.status();
+    EXPECT_TRUE(SameBits(text_of(*step, filled, 7), text_of(expected, 2, 7))) << item;
+    EXPECT_TRUE(SameBits(text_of(*step, filled + 7 + filled, 3), text_of(expected, 0, 3))) << item;
+    const std::vector<PipelineSegment> goes_on = {segment(1, filled, filled + 5)};
+    const auto later = pipeline->Step(goes_on);
+    ASSERT_TRUE(later.ok()) << later.status();
+    EXPECT_TRUE(SameBits(*later, text_of(expected, 0, 5))) << item;
   }
 }
 

@@ -70,6 +70,10 @@ TEST(TokenizerConfig, SaysWhatOtherFilesLeaveOut) {
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->add_bos_token, false);
   EXPECT_EQ(config->add_eos_token, true);
+  EXPECT_EQ(ParseTokenizerConfig(R"({"tokenizer_class": "T5Tokenizer"})", "t")->add_eos_token,
+            true);
+  EXPECT_EQ(ParseTokenizerConfig(R"({"tokenizer_class": "LlamaTokenizer"})", "t")->add_eos_token,
+            std::nullopt);
   EXPECT_EQ(config->split_pattern, "a|b");
   ASSERT_EQ(config->added_tokens.size(), 1);
   EXPECT_EQ(config->added_tokens[0].id, 7);
