@@ -20,7 +20,8 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/protos/sluice
 
 # The library for programs in C++, by itself: --component client.
 set(client ${PROJECT_SOURCE_DIR}/clients/cpp)
-install(TARGETS sluice_clients_cpp sluice_protos
+install(TARGETS sluice_clients_cpp sluice_protos sluice_services_common_prefix_key sluice_services_routing
+                sluice_services_routing_requests
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT client)
 install(FILES ${client}/client.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sluice COMPONENT client)
 install(DIRECTORY ${PROJECT_BINARY_DIR}/protos/sluice/v1

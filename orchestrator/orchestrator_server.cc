@@ -301,6 +301,7 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
   if (!context.ok()) return context.status();
   scheduler.max_positions = *context;
   scheduler.rope_length_class = RopeLengthClassOf(*config);
+  scheduler.model_fingerprint = identity->fingerprint;
   const auto tenants = std::make_shared<TenantBook>(options.tenants);
   if (const absl::Status loaded = tenants->Load(); !loaded.ok()) return loaded;
   scheduler.tenant_policies = [tenants] { return tenants->policies(); };
@@ -363,6 +364,7 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
   result->observers_ = std::make_unique<EngineObservers>(
       std::vector<EngineObserver*>{&result->step_metrics_, result->request_tracer_.get()});
   engine.observer = result->observers_.get();
+  engine.kv_events = &result->kv_event_publisher_;
   engine.on_serving_changed = [health = result->health_](bool serves) {
     health->SetEngine(serves);
   };
@@ -400,23 +402,28 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
                             .runner = result->inspector_.get()},
       ClientErrors(LocationsOf(options)));
   result->embeds_ = std::make_unique<EmbedService>(result->service_.get());
-  absl::StatusOr<std::unique_ptr<Server>> server =
-      Server::Start({.address = options.address,
-                     .credentials = *credentials,
-                     .owners_socket = options.owners_socket,
-                     .services = {result->service_.get(), result->sessions_.get(),
-                                  result->embeds_.get(), result->inspect_.get()},
-                     .names = {v1::GenerationService::service_full_name(),
-                               v1::GenerationSessionService::service_full_name(),
-                               v1::EmbedService::service_full_name()},
-                     .max_receive_bytes = limits.message_bytes,
-                     .max_streams_per_connection = kMaxStreams,
-                     .memory_quota_bytes = 2 * limits.held_bytes,
-                     .guard = result->guard_.get(),
-                     .services_admit = true,
-                     .trusts_admitted = false,
-                     .progress = result->progress_.get(),
-                     .on_shutdown = [sessions = result->sessions_.get()] { sessions->Drain(); }});
+  result->kv_events_ = std::make_unique<KvEventService>(
+      result->engine_.get(), tenants.get(), result->authenticator_.get(), result->guard_.get());
+  absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(
+      {.address = options.address,
+       .credentials = *credentials,
+       .owners_socket = options.owners_socket,
+       .services = {result->service_.get(), result->sessions_.get(), result->embeds_.get(),
+                    result->inspect_.get(), result->kv_events_.get()},
+       .names = {v1::GenerationService::service_full_name(),
+                 v1::GenerationSessionService::service_full_name(),
+                 v1::EmbedService::service_full_name()},
+       .max_receive_bytes = limits.message_bytes,
+       .max_streams_per_connection = kMaxStreams,
+       .memory_quota_bytes = 2 * limits.held_bytes,
+       .guard = result->guard_.get(),
+       .services_admit = true,
+       .trusts_admitted = false,
+       .progress = result->progress_.get(),
+       .on_shutdown = [sessions = result->sessions_.get(), kv_events = result->kv_events_.get()] {
+         sessions->Drain();
+         kv_events->Drain();
+       }});
   if (!server.ok()) return server.status();
   result->server_ = *std::move(server);
   result->health_->SetServer(result->server_.get());

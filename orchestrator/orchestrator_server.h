@@ -15,12 +15,14 @@
 #include "orchestrator/api/embed_service.h"
 #include "orchestrator/api/generation_service.h"
 #include "orchestrator/api/inspect_service.h"
+#include "orchestrator/api/kv_event_service.h"
 #include "orchestrator/api/session_service.h"
 #include "orchestrator/constraints/constraint_preparer.h"
 #include "orchestrator/drafts/draft_mode.h"
 #include "orchestrator/drafts/draft_policy.h"
 #include "orchestrator/engine/engine.h"
 #include "orchestrator/inspect/inspector_runner.h"
+#include "orchestrator/kv_events/kv_event_publisher.h"
 #include "orchestrator/metrics/request_metrics.h"
 #include "orchestrator/metrics/step_metrics.h"
 #include "orchestrator/pipeline/topology.h"
@@ -113,6 +115,7 @@ class OrchestratorServer final : public RunningService {
   std::unique_ptr<TokenizerWatch> tokenizer_watch_;
   std::unique_ptr<ProgressWatch> progress_;
   std::shared_ptr<ConstraintPreparer> constraints_;
+  KvEventPublisher kv_event_publisher_;
   std::unique_ptr<AdapterRegistry> adapters_;           // null: none can be loaded
   std::unique_ptr<AdapterFolderWatch> adapter_folder_;  // null: none is watched
   std::unique_ptr<Engine> engine_;
@@ -122,6 +125,7 @@ class OrchestratorServer final : public RunningService {
   std::unique_ptr<SessionService> sessions_;
   std::unique_ptr<EmbedService> embeds_;
   std::unique_ptr<InspectService> inspect_;
+  std::unique_ptr<KvEventService> kv_events_;
   std::unique_ptr<InspectorRunner> inspector_;  // null: Inspect is refused; its calls use inspect_
   std::unique_ptr<Server> server_;
 };

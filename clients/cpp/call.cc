@@ -10,6 +10,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "services/routing/rendezvous.h"
+#include "services/routing/request_keys.h"
 
 namespace sluice::client {
 namespace {
@@ -40,6 +42,15 @@ std::chrono::steady_clock::time_point After(absl::Duration duration) {
   return now + absl::ToChronoNanoseconds(duration);
 }
 
+// For how long a lost endpoint is no request's first one.
+constexpr int64_t kLostFor = 5'000;
+
+int64_t SteadyMilliseconds() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
 // What gRPC takes for metadata; it aborts the process for anything else.
 bool IsMetadataValue(const std::string& value) {
   return std::all_of(value.begin(), value.end(), [](char c) { return c >= 0x20 && c <= 0x7e; });
@@ -66,16 +77,33 @@ absl::Status ToAbsl(const grpc::Status& status) {
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
 }
 
-Call::Call(std::shared_ptr<Endpoints> endpoints, const CallOptions& options)
+std::optional<size_t> HomeOf(const Endpoints& endpoints, const v1::GenerateRequest& request) {
+  if (endpoints.stubs.size() < 2) return std::nullopt;
+  const PromptKeys prompt = KeysOf(request);
+  if (prompt.keys.empty()) return std::nullopt;
+  size_t home = 0;
+  for (size_t i = 1; i < endpoints.names.size(); ++i) {
+    const auto rank = [&](size_t endpoint) {
+      return RendezvousRank(endpoints.names[endpoint], prompt.keys.front());
+    };
+    if (rank(i) > rank(home)) home = i;
+  }
+  if (SteadyMilliseconds() - endpoints.lost_at[home] < kLostFor) return std::nullopt;
+  return home;
+}
+
+Call::Call(std::shared_ptr<Endpoints> endpoints, const CallOptions& options,
+           std::optional<size_t> home)
     : endpoints_(std::move(endpoints)),
       cancellation_(options.cancellation),
-      deadline_(After(options.timeout)) {}
+      deadline_(After(options.timeout)),
+      home_(home) {}
 
 Call::~Call() { Detach(); }
 
 grpc::ClientContext* Call::Attempt() {
   Detach();
-  endpoint_ = endpoints_->current;
+  endpoint_ = home_.has_value() ? *std::exchange(home_, std::nullopt) : endpoints_->current.load();
   context_ = std::make_unique<grpc::ClientContext>();
   const std::string& token = endpoints_->options.token;
   if (IsMetadataValue(token)) {
@@ -136,6 +164,7 @@ bool Call::Lost(const grpc::Status& status) {
   const bool is_cancelled_there = status.error_code() == grpc::StatusCode::CANCELLED &&
                                   (cancellation_ == nullptr || !cancellation_->cancelled());
   if (status.error_code() != grpc::StatusCode::UNAVAILABLE && !is_cancelled_there) return false;
+  endpoints_->lost_at[endpoint_ % endpoints_->stubs.size()] = SteadyMilliseconds();
   // Unless another call has moved on already.
   endpoints_->current.compare_exchange_strong(endpoint_, endpoint_ + 1);
   // Counted from the first failure: a server may have kept the call for long before it was lost.

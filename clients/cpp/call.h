@@ -26,7 +26,15 @@ struct Endpoints {
   std::vector<std::unique_ptr<v1::EmbedService::Stub>>
       embed_stubs;                 // as many, of the same channels
   std::atomic<size_t> current{0};  // grows; modulo the number of stubs
+  std::vector<uint64_t> names;     // keys of the endpoints' names
+  // When a call to each was lost last: milliseconds of the steady clock.
+  std::unique_ptr<std::atomic<int64_t>[]> lost_at;
 };
+
+// Where the prompt of a request is most likely to be cached: by hashing of its beginning, as gateways do
+// that know nothing else. Nothing where there is one endpoint, the prompt is short, or that endpoint was
+// lost a moment ago.
+std::optional<size_t> HomeOf(const Endpoints& endpoints, const v1::GenerateRequest& request);
 
 // When to come back, of a status with google.rpc.RetryInfo.
 std::optional<absl::Duration> RetryDelay(const grpc::Status& status);
@@ -36,7 +44,9 @@ absl::Status ToAbsl(const grpc::Status& status);
 // One call, through all its attempts. For one thread, but for its cancellation.
 class Call {
  public:
-  Call(std::shared_ptr<Endpoints> endpoints, const CallOptions& options);
+  // The first attempt goes to `home`, where that is set.
+  Call(std::shared_ptr<Endpoints> endpoints, const CallOptions& options,
+       std::optional<size_t> home = std::nullopt);
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
   ~Call();
@@ -68,6 +78,7 @@ class Call {
   const std::shared_ptr<Endpoints> endpoints_;
   Cancellation* const cancellation_;
   const Clock::time_point deadline_;
+  std::optional<size_t> home_;
   size_t endpoint_ = 0;
   std::unique_ptr<grpc::ClientContext> context_;
   bool begun_ = false;                        // something has come

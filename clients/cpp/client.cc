@@ -2,11 +2,13 @@
 
 #include <grpcpp/create_channel.h>
 
+#include <limits>
 #include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_split.h"
 #include "clients/cpp/call.h"
+#include "services/common/prefix_key.h"
 
 namespace sluice::client {
 namespace {
@@ -71,13 +73,25 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& endpo
         options.credentials != nullptr ? options.credentials : grpc::InsecureChannelCredentials(),
         ArgumentsOfChannels()));
   }
-  return std::make_unique<Client>(std::move(channels), std::move(options));
+  auto client = std::make_unique<Client>(std::move(channels), std::move(options));
+  size_t next = 0;
+  for (const std::string& endpoint : std::vector<std::string>(absl::StrSplit(endpoints, ','))) {
+    client->endpoints_->names[next++] = KeyOfBytes(endpoint);
+  }
+  return client;
 }
 
 Client::Client(std::vector<std::shared_ptr<grpc::Channel>> channels, ClientOptions options)
-    : endpoints_(new Endpoints{
-          .options = std::move(options), .stubs = {}, .inspect_stubs = {}, .embed_stubs = {}}) {
+    : endpoints_(
+          new Endpoints{.options = std::move(options),
+                        .stubs = {},
+                        .inspect_stubs = {},
+                        .embed_stubs = {},
+                        .names = {},
+                        .lost_at = std::make_unique<std::atomic<int64_t>[]>(channels.size())}) {
   for (const auto& channel : channels) {
+    endpoints_->names.push_back(KeyOfBytes(std::to_string(endpoints_->names.size())));
+    endpoints_->lost_at[endpoints_->names.size() - 1] = std::numeric_limits<int64_t>::min() / 2;
     endpoints_->stubs.push_back(v1::GenerationService::NewStub(channel));
     endpoints_->inspect_stubs.push_back(v1::InspectService::NewStub(channel));
     endpoints_->embed_stubs.push_back(v1::EmbedService::NewStub(channel));

@@ -8,6 +8,10 @@
 //   while (auto event = story.Next()) std::cout << event->chunk().text();
 //   if (!story.status().ok()) std::cerr << story.status() << "\n";
 //
+// Of several endpoints a call that generates goes to the one where hashing of the first 256 bytes of
+// its prompt puts it, so that prompts that begin alike find each other's keys and values; shorter
+// ones, and other calls, go to the first that was not lost.
+//
 // A call whose orchestrator is lost is made again, there or at the next endpoint; a stream goes on
 // after the tokens that have come, with the same bits as if nothing had happened: nothing is
 // repeated, nothing is lost. A call that is refused because the server is full is made again when
@@ -102,7 +106,7 @@ class Generation {
 // Thread-safe.
 class Client {
  public:
-  // `endpoints`: HOST:PORT or unix:/PATH, several by comma, the first one preferred. Does not wait
+  // `endpoints`: HOST:PORT or unix:/PATH, several by comma. Does not wait
   // for a connection. INVALID_ARGUMENT where there is none.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& endpoints,
                                                          ClientOptions options = {});

@@ -14,9 +14,9 @@ constexpr int kMostSequences = 1024;
 }  // namespace
 
 struct Generation::Stream {
-  Stream(std::shared_ptr<Endpoints> endpoints, v1::GenerateRequest asked,
+  Stream(const std::shared_ptr<Endpoints>& endpoints, v1::GenerateRequest asked,
          const CallOptions& options)
-      : call(std::move(endpoints), options), request(std::move(asked)) {}
+      : call(endpoints, options, HomeOf(*endpoints, asked)), request(std::move(asked)) {}
 
   ~Stream() {
     if (reader == nullptr) return;

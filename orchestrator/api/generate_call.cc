@@ -13,6 +13,7 @@
 #include "orchestrator/api/word_tokens.h"
 #include "services/common/random.h"
 #include "services/messages/num_returned.h"
+#include "services/routing/request_keys.h"
 
 namespace sluice {
 GenerateCall::GenerateCall(const Context& context, v1::GenerateRequest request, SteadyTime deadline,
@@ -115,6 +116,8 @@ void GenerateCall::Submit(ResolvedPrompt prompt, std::shared_ptr<const Constrain
   request.tenant = context_.tenant;
   request.work = meter_->total();
   request.cache_salt = context_.tenants.CacheDomain(context_.tenant, request_.cache_salt());
+  request.prompt_keys = std::make_shared<const PromptKeys>(KeysOf(request_));
+  cache_scope_ = CacheScope(request.cache_salt);
   request.trace_id = context_.trace.trace_id;
   request.span = context_.trace.span;
   request.arrived = arrived_;
@@ -184,6 +187,7 @@ void GenerateCall::Send(v1::GenerateResponse response) {
     response.mutable_started()->set_request_id(request_.request_id());
     response.mutable_started()->set_seed(seed_);
     response.mutable_started()->set_num_prompt_tokens(num_prompt_tokens_);
+    response.mutable_started()->set_cache_scope(cache_scope_);
   }
   stream_->Send(std::move(response));
 }

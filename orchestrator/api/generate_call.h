@@ -21,6 +21,7 @@
 #include "orchestrator/tenants/tenant_book.h"
 #include "orchestrator/text/cancellation.h"
 #include "orchestrator/tracing/request_tracer.h"
+#include "services/common/prefix_key.h"
 #include "services/common/steady_time.h"
 #include "sluice/v1/generation.pb.h"
 
@@ -78,6 +79,7 @@ class GenerateCall final : public RequestSink, public std::enable_shared_from_th
   // Set before the engine hears of the request.
   uint64_t seed_ = 0;
   int32_t num_prompt_tokens_ = 0;
+  PrefixKey cache_scope_ = 0;
   const std::shared_ptr<CallStream> stream_;
   const std::shared_ptr<Cancellation> caller_ = std::make_shared<Cancellation>();
   const SteadyTime arrived_ = SteadyTime::Now();

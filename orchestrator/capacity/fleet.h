@@ -18,8 +18,8 @@ namespace sluice {
 
 // How requests are sent to replicas.
 enum class FleetRouting {
-  kTurns,   // in turns, as the gateway does
-  kPrefix,  // to the longest known prefix, weighed with load (prefix_router.h)
+  kTurns,   // in turns
+  kPrefix,  // to the longest known prefix, weighed with load, as the gateway does (services/routing)
 };
 
 // A replica is lost with all its processes, its orchestrator and its KV cache.

@@ -1,8 +1,10 @@
 #include "orchestrator/capacity/replica_group.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 
 namespace sluice {
@@ -78,6 +80,31 @@ class ReplicaGroup::Sink final : public RequestSink {
   int32_t num_tokens_ = 0;
 };
 
+// Tells the chooser what a replica publishes, as a gateway does.
+class ReplicaGroup::Listener final : public KvSubscriber {
+ public:
+  Listener(ReplicaChooser* chooser, ReplicaId replica, int32_t block_size)
+      : chooser_(*chooser), replica_(replica), block_size_(block_size) {}
+
+  bool OnBatch(const std::shared_ptr<const KvEventBatch>& batch) override {
+    if (batch->cache.has_value()) chooser_.Forget(replica_);
+    chooser_.Dropped(replica_, batch->removed_prompts);
+    chooser_.Stored(replica_, batch->prompts, batch->prompt_positions);
+    if (!batch->load.has_value()) return true;
+    chooser_.SetLoad(
+        replica_, {.serving = batch->load->serving,
+                   .waiting_tokens = batch->load->num_waiting_tokens,
+                   .held_tokens = batch->load->num_held_tokens,
+                   .available_tokens = int64_t{batch->load->num_available_blocks} * block_size_});
+    return true;
+  }
+
+ private:
+  ReplicaChooser& chooser_;
+  const ReplicaId replica_;
+  const int32_t block_size_;
+};
+
 ReplicaGroup::ReplicaGroup(const Trace& trace, const FleetOptions& options, int num_replicas,
                            size_t first, size_t stride)
     : trace_(trace),
@@ -93,8 +120,9 @@ ReplicaGroup::ReplicaGroup(const Trace& trace, const FleetOptions& options, int 
   }
 }
 
-EngineOptions ReplicaGroup::OptionsOfEngine() {
+EngineOptions ReplicaGroup::OptionsOfEngine(KvEventPublisher* events) {
   EngineOptions engine;
+  engine.kv_events = events;
   engine.scheduler = options_.scheduler;
   engine.hang_timeout = absl::InfiniteDuration();
   engine.integrity_interval = absl::InfiniteDuration();
@@ -182,6 +210,11 @@ void ReplicaGroup::Send(size_t index, std::shared_ptr<Sink> sink) {
   request.tenant = trace_.tenants[traced.tenant];
   request.cache_salt = request.tenant;
   request.arrived = TimeAt(traced.arrival);
+  if (options_.routing == FleetRouting::kPrefix) {
+    PromptKeyBuilder keys("ids", /*adapter=*/"");
+    keys.Add(request.prompt);
+    request.prompt_keys = std::make_shared<const PromptKeys>(keys.Finish());
+  }
   if (sink->num_tokens() > 0) {
     std::vector<TokenId>& tokens = request.resumed.emplace_back();
     for (int32_t i = 0; i < sink->num_tokens(); ++i) tokens.push_back(NewTokenOf(index, i));
@@ -203,18 +236,9 @@ std::optional<size_t> ReplicaGroup::PickMember(const EngineRequest& request) {
     while (members_[next_member_ % members_.size()].core == nullptr) ++next_member_;
     return next_member_++ % members_.size();
   }
-  loads_.assign(members_.size(), {});
-  for (size_t i = 0; i < members_.size(); ++i) {
-    if (members_[i].core == nullptr) continue;
-    const Scheduler& scheduler = *members_[i].core->scheduler();
-    const SchedulerStatistics statistics = scheduler.statistics();
-    loads_[i] = {.cache = &scheduler.kv_cache(),
-                 .waiting_positions = statistics.waiting_positions,
-                 .held_positions = int64_t{statistics.kv_cache.used_blocks} * options_.block_size};
-  }
-  const PrefixDomain domain = options_.scheduler.DomainOf(
-      request.cache_salt, request.adapter, static_cast<int32_t>(request.prompt.size()));
-  return router_.Pick(request.prompt, domain, loads_);
+  const ReplicaChoice choice =
+      chooser_.Choose(*request.prompt_keys, CacheScope(request.cache_salt), now_seconds_);
+  return member_of_.at(choice.replica);
 }
 
 void ReplicaGroup::OnRequestEnded(const RequestLedger& ended) {
@@ -239,8 +263,17 @@ void ReplicaGroup::Start(size_t index) {
   const KvGeometry geometry = {.block_size = options_.block_size,
                                .num_blocks = options_.num_blocks};
   member.replica = std::make_unique<SimulatedReplica>(&options_.costs, geometry);
-  member.core = std::make_unique<EngineCore>(OptionsOfEngine(), member.replica.get(), nullptr);
+  if (options_.routing == FleetRouting::kPrefix) {
+    member.events = std::make_unique<KvEventPublisher>();
+    member.id = chooser_.Add(absl::StrCat(index));
+    member_of_[member.id] = index;
+  }
+  member.core = std::make_unique<EngineCore>(OptionsOfEngine(member.events.get()),
+                                             member.replica.get(), nullptr);
   Advance(index);
+  if (member.events != nullptr) {
+    member.events->Subscribe(std::make_shared<Listener>(&chooser_, member.id, options_.block_size));
+  }
   for (auto& [request, sink] : std::exchange(held_, {})) Send(request, std::move(sink));
 }
 
@@ -251,6 +284,10 @@ void ReplicaGroup::Lose(size_t index) {
   CountWork(member);
   member.core.reset();
   member.replica.reset();
+  member.events.reset();
+  chooser_.Remove(member.id);
+  while (chooser_.Sweep(std::numeric_limits<size_t>::max())) {
+  }
   member.wake = SteadyTime::InfiniteFuture();
   starts_.push({now_ + absl::Seconds(options_.start_seconds), index});
   const auto live = std::exchange(member.live, {});

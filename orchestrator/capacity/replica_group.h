@@ -11,9 +11,10 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "orchestrator/capacity/fleet.h"
-#include "orchestrator/capacity/prefix_router.h"
 #include "orchestrator/capacity/simulated_replica.h"
 #include "orchestrator/engine/engine_core.h"
+#include "orchestrator/kv_events/kv_event_publisher.h"
+#include "services/routing/replica_chooser.h"
 
 namespace sluice {
 
@@ -30,8 +31,11 @@ class ReplicaGroup final : private EngineObserver {
 
  private:
   class Sink;
+  class Listener;
 
   struct Member {
+    std::unique_ptr<KvEventPublisher> events;   // null in turns
+    ReplicaId id = -1;                          // of the chooser
     std::unique_ptr<SimulatedReplica> replica;  // null while it is lost
     std::unique_ptr<EngineCore> core;           // the same
     SteadyTime wake = SteadyTime::InfiniteFuture();
@@ -52,7 +56,7 @@ class ReplicaGroup final : private EngineObserver {
   void OnStep(absl::Duration /*time*/, int /*positions*/, int /*sequences*/) override {}
   void OnRequestEnded(const RequestLedger& ended) override;
 
-  EngineOptions OptionsOfEngine();
+  EngineOptions OptionsOfEngine(KvEventPublisher* events);
   // Does what comes next; false: all is over.
   bool RunNext();
   SteadyTime NextArrival() const;
@@ -81,8 +85,8 @@ class ReplicaGroup final : private EngineObserver {
   std::priority_queue<Wake> starts_;  // of lost ones
   std::deque<std::pair<size_t, std::shared_ptr<Sink>>> held_;  // while no replica serves
   size_t next_member_ = 0;
-  PrefixRouter router_;
-  std::vector<ReplicaLoad> loads_;
+  ReplicaChooser chooser_;
+  absl::flat_hash_map<ReplicaId, size_t> member_of_;
   SteadyTime now_ = SteadyTime::FromStart(absl::ZeroDuration());
   double now_seconds_ = 0;
   double window_end_ = 0;

@@ -20,6 +20,7 @@ Engine::Engine(EngineOptions options, ReplicaOptions replica, Dialer* dialer,
                std::shared_ptr<grpc::Channel> tokenizer, ProgressWatch* progress,
                std::optional<ReplicaOptions> draft_model)
     : max_request_work_(options.max_request_work),
+      kv_events_(options.kv_events),
       progress_(progress),
       post_(loop_.post()),
       network_(dialer, post_, replica.orchestrator),
@@ -69,6 +70,16 @@ void Engine::Report(LedgerQuery query, std::function<void(const LedgerReport&)> 
   post_([this, query = std::move(query), callback = std::move(callback)] {
     callback(core_.Report(query, SteadyTime::Now()));
   });
+}
+
+void Engine::SubscribeToKvEvents(std::shared_ptr<KvSubscriber> subscriber) {
+  if (kv_events_ == nullptr) return;
+  post_([this, subscriber = std::move(subscriber)] { kv_events_->Subscribe(subscriber); });
+}
+
+void Engine::UnsubscribeFromKvEvents(std::shared_ptr<KvSubscriber> subscriber) {
+  if (kv_events_ == nullptr) return;
+  post_([this, subscriber = std::move(subscriber)] { kv_events_->Unsubscribe(subscriber.get()); });
 }
 
 SteadyTime Engine::Advance(SteadyTime now) {

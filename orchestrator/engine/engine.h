@@ -18,6 +18,7 @@
 #include "absl/time/time.h"
 #include "orchestrator/engine/engine_core.h"
 #include "orchestrator/engine/request.h"
+#include "orchestrator/kv_events/kv_event_publisher.h"
 #include "orchestrator/pipeline/connected_replica.h"
 #include "orchestrator/pipeline/grpc_stage_network.h"
 #include "orchestrator/text/text_streams.h"
@@ -57,6 +58,11 @@ class Engine final : private EventLoop::Task {
   // Calls back with the ledgers asked for, from another thread.
   void Report(LedgerQuery query, std::function<void(const LedgerReport&)> callback);
 
+  // Sends what the cache holds, and what changes from then on, until it is told that no more is wanted.
+  // Does nothing without EngineOptions::kv_events.
+  void SubscribeToKvEvents(std::shared_ptr<KvSubscriber> subscriber);
+  void UnsubscribeFromKvEvents(std::shared_ptr<KvSubscriber> subscriber);
+
   EngineStatus status() const;
   const Topology& topology() const { return replica_.topology(); }
 
@@ -66,6 +72,7 @@ class Engine final : private EventLoop::Task {
   Replica* ConnectDraftModel(std::optional<ReplicaOptions> options);
 
   const absl::Duration max_request_work_;
+  KvEventPublisher* const kv_events_;
   ProgressWatch* const progress_;
   EventLoop loop_;
   const Post post_;

@@ -60,6 +60,7 @@ RunnerOptions EngineCore::OptionsOfRunner(const Topology& topology) {
   options.scheduler.steps_ahead = kStepsAhead;
   options.scheduler.drafts = &speculation_;
   options.scheduler.tenants = &tenants_;
+  options.scheduler.kv_recorder = options_.kv_events;
   options.hang_timeout = options_.hang_timeout;
   return options;
 }
@@ -73,6 +74,7 @@ std::unique_ptr<DraftModel> EngineCore::MakeDraftModel(Replica* replica) {
   options.scheduler.tenant_policies = nullptr;
   options.scheduler.tenants = nullptr;
   options.scheduler.drafts = nullptr;
+  options.scheduler.kv_recorder = nullptr;
   options.scheduler.max_inflight_steps = 1;  // a loss counts once
   options.scheduler.steps_ahead = 0;
   options.scheduler.max_positions = options_.draft_max_positions;
@@ -96,7 +98,34 @@ std::unique_ptr<DraftModel> EngineCore::MakeDraftModel(Replica* replica) {
 
 void EngineCore::Submit(RequestId id, EngineRequest request, std::shared_ptr<RequestSink> sink) {
   if (!standby_.ok()) return sink->OnFailed(standby_);
+  PublishPrompt(request);
   requests_.Add(id, std::move(request), std::move(sink));
+}
+
+void EngineCore::PublishPrompt(const EngineRequest& request) {
+  if (options_.kv_events == nullptr || scheduler() == nullptr || !request.use_prefix_cache ||
+      request.prompt_keys == nullptr) {
+    return;
+  }
+  const PrefixDomain domain = scheduler()->options().DomainOf(
+      request.cache_salt, request.adapter, static_cast<int32_t>(request.prompt.size()));
+  options_.kv_events->Expect(DomainKey(scheduler()->kv_cache().model_key(), domain.salt,
+                                       domain.adapter, domain.length_like),
+                             request.prompt, *request.prompt_keys, CacheScope(request.cache_salt));
+}
+
+// What is not admitted yet waits as well.
+EngineLoad EngineCore::LoadNow() const {
+  EngineLoad load = {.serving = runner_.ready(),
+                     .num_waiting_requests = requests_.counts().waiting};
+  if (scheduler() == nullptr) return load;
+  const SchedulerStatistics statistics = scheduler()->statistics();
+  load.num_waiting_requests += statistics.waiting_sequences;
+  load.num_running_requests = statistics.running_sequences;
+  load.num_waiting_tokens = statistics.waiting_positions;
+  load.num_held_tokens = int64_t{statistics.kv_cache.used_blocks} * statistics.kv_cache.block_size;
+  load.num_available_blocks = scheduler()->kv_cache().num_available_blocks();
+  return load;
 }
 
 void EngineCore::Cancel(RequestId id) {
@@ -132,6 +161,10 @@ SteadyTime EngineCore::Advance(SteadyTime now) {
   if (draft_model_ != nullptr) {
     const SteadyTime waited = SteadyTime::FromStart(speculation_.NextTimeout());
     wake = std::min({wake, draft_model_->NextWake(), waited});
+  }
+  if (options_.kv_events != nullptr) {
+    options_.kv_events->Advance(now, LoadNow());
+    wake = std::min(wake, options_.kv_events->NextWake());
   }
   if (IntegrityIsDue()) wake = std::min(wake, next_integrity_check_);
   if (text_ != nullptr) wake = std::min(wake, text_->NextWake());
@@ -272,6 +305,7 @@ void EngineCore::OnExecuted(const StepSample& sample) {
   if (options_.observer != nullptr) {
     options_.observer->OnStep(sample.busy, sample.positions, sample.sequences);
   }
+  if (options_.kv_events != nullptr) options_.kv_events->OnStep(sample.busy, sample.positions);
   if (sample.goes_by_rows()) speculation_.OnStep();
 }
 

@@ -26,6 +26,7 @@
 #include "orchestrator/engine/request_history.h"
 #include "orchestrator/engine/request_table.h"
 #include "orchestrator/engine/suspects.h"
+#include "orchestrator/kv_events/kv_event_publisher.h"
 #include "orchestrator/pipeline/replica.h"
 #include "orchestrator/runner/model_runner.h"
 #include "orchestrator/scheduler/scheduler.h"
@@ -60,6 +61,8 @@ struct EngineOptions {
   // Of the tokenizer that texts come from; empty: any (services/messages/expected_tokenizer.h).
   std::string tokenizer_digest;
   EngineObserver* observer = nullptr;  // borrowed; null: nobody measures
+  // Of the served model's cache. Borrowed; null: nothing is published.
+  KvEventPublisher* kv_events = nullptr;
   // Called when steps can complete again or no longer can, on the loop.
   std::function<void(bool serving)> on_serving_changed;
   // How long requests wait while the replica is lost, or, at an orchestrator that has never had
@@ -132,6 +135,9 @@ class EngineCore final : private ModelRunner::Owner {
   void OnStandby(const absl::Status& status, SteadyTime now) override;
 
   RunnerOptions OptionsOfRunner(const Topology& topology);
+  // The request's prompt will be in the cache.
+  void PublishPrompt(const EngineRequest& request);
+  EngineLoad LoadNow() const;
   std::unique_ptr<DraftModel> MakeDraftModel(Replica* replica);
   // Whether requests that come now wait for a replica that is expected.
   bool Holds(SteadyTime now) const;

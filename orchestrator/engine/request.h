@@ -15,6 +15,7 @@
 #include "orchestrator/pipeline/rows.h"
 #include "orchestrator/scheduler/sequence.h"
 #include "services/common/steady_time.h"
+#include "services/routing/prompt_keys.h"
 #include "services/telemetry/span.h"
 
 namespace sluice {
@@ -72,6 +73,8 @@ struct EngineRequest {
   // Keys and values are shared with requests of the same one; TenantBook::CacheDomain of the
   // client's.
   std::string cache_salt;
+  // Of what the prompt was made of, as the client sent it; null: nobody asks for it.
+  std::shared_ptr<const PromptKeys> prompt_keys;
   std::string adapter;           // as SequenceSpec has it
   bool use_prefix_cache = true;  // false: computes everything and leaves nothing to others
   int32_t max_drafts = 0;        // the longest draft of a step; 0: none

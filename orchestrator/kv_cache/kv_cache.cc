@@ -27,10 +27,12 @@ absl::Status Validate(const KvCacheOptions& options) {
 KvCache::KvCache(const KvCacheOptions& options)
     : options_(options),
       pool_(options.num_blocks),
-      index_(options.num_blocks, options.block_size),
+      index_(options.num_blocks, options.block_size, options.recorder),
       states_(options.num_state_slots, options.num_blocks),
       given_back_(options.num_blocks) {
   SLUICE_CHECK(Validate(options).ok());
+  if (options_.recorder == nullptr) return;
+  options_.recorder->OnNewCache(options_.model_key, options_.block_size, options_.num_blocks);
 }
 
 // ---- Blocks ----
@@ -71,6 +73,18 @@ KvCache::Table* KvCache::FindTable(SequenceId sequence) {
 
 PrefixIndex::Place KvCache::EndOfKnown(const Table& table) const {
   return table.num_known == 0 ? table.root : index_.PlaceOf(table.blocks[table.num_known - 1]);
+}
+
+PrefixKey KvCache::KeyOfKnown(const Table& table) const {
+  if (table.num_known > 0) return index_.KeyOf(table.blocks[table.num_known - 1]);
+  const PrefixDomain& domain = index_.DomainOf(table.root);
+  return DomainKey(options_.model_key, domain.salt, domain.adapter, domain.length_like);
+}
+
+PrefixKey KvCache::KeyOf(SequenceId sequence) const {
+  const auto it = tables_.find(sequence);
+  if (it == tables_.end() || it->second.root == 0) return 0;
+  return KeyOfKnown(it->second);
 }
 
 int32_t KvCache::Begin(SequenceId sequence, const PrefixDomain& domain,
@@ -271,6 +285,8 @@ bool KvCache::LearnNextBlock(Table& table, absl::Span<const TokenId> tokens,
     table.num_told = std::min(table.num_told, table.num_known);
   } else if (!was_known) {
     pool_.AddReference(block);
+    const PrefixKey before = KeyOfKnown(table);
+    index_.Name(block, BlockKey(before, tokens), before, table.num_known);
   }
   if (table.own == table.num_known) table.own = -1;
   ++table.num_known;
@@ -314,9 +330,11 @@ void KvCache::Resize(int32_t num_blocks, int32_t num_state_slots) {
   options_.num_state_slots = num_state_slots;
   SLUICE_CHECK(Validate(options_).ok());
   pool_ = BlockPool(num_blocks);
-  index_ = PrefixIndex(num_blocks, options_.block_size);
+  index_ = PrefixIndex(num_blocks, options_.block_size, options_.recorder);
   states_ = StateSlots(num_state_slots, num_blocks);
   given_back_.assign(num_blocks, 0);
+  if (options_.recorder == nullptr) return;
+  options_.recorder->OnNewCache(options_.model_key, options_.block_size, num_blocks);
 }
 
 // ---- What there is ----

@@ -37,9 +37,11 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "orchestrator/kv_cache/block_pool.h"
+#include "orchestrator/kv_cache/kv_recorder.h"
 #include "orchestrator/kv_cache/prefix_index.h"
 #include "orchestrator/kv_cache/state_slots.h"
 #include "orchestrator/kv_cache/types.h"
+#include "services/common/prefix_key.h"
 
 namespace sluice {
 
@@ -48,6 +50,9 @@ struct KvCacheOptions {
   int32_t block_size = 16;  // positions in a block, at least 1
   // Slots for states: at least 2, or 0 of models that have none.
   int32_t num_state_slots = 0;
+  // What the keys of all blocks begin with (services/common/prefix_key.h).
+  PrefixKey model_key = 0;
+  KvRecorder* recorder = nullptr;  // borrowed; null: nothing is recorded
 };
 
 // OK, or INVALID_ARGUMENT naming the field and its value.
@@ -103,6 +108,10 @@ class KvCache {
   // REQUIRES: `sequence` holds no blocks; 0 <= most <= tokens.size().
   int32_t Begin(SequenceId sequence, const PrefixDomain& domain, absl::Span<const TokenId> tokens,
                 int32_t most);
+
+  // The key of the block that has the last known position of `sequence`; that of its domain where none
+  // has, and 0 where it holds no blocks or shares nothing by its tokens.
+  PrefixKey KeyOf(SequenceId sequence) const;
 
   // Leading ones of `tokens` in full blocks that Begin would find: up to the last with a state,
   // of models that have states.
@@ -199,6 +208,7 @@ class KvCache {
   int32_t BlocksFor(int32_t num_positions) const;
 
   int32_t block_size() const { return options_.block_size; }
+  PrefixKey model_key() const { return options_.model_key; }
   // Free and cached ones.
   int32_t num_available_blocks() const { return pool_.num_free() + index_.num_idle(); }
   int32_t num_total_blocks() const { return pool_.num_total(); }
@@ -247,6 +257,7 @@ class KvCache {
   Table* FindTable(SequenceId sequence);
   // Where the block after the known ones of a table stands.
   PrefixIndex::Place EndOfKnown(const Table& table) const;
+  PrefixKey KeyOfKnown(const Table& table) const;
   // Tables that have `block`.
   int32_t NumHolders(BlockId block) const {
     return pool_.references(block) - (index_.Contains(block) ? 1 : 0);

@@ -9,8 +9,9 @@
 
 namespace sluice {
 
-PrefixIndex::PrefixIndex(int32_t num_blocks, int32_t block_size)
+PrefixIndex::PrefixIndex(int32_t num_blocks, int32_t block_size, KvRecorder* recorder)
     : block_size_(block_size),
+      recorder_(recorder),
       nodes_(num_blocks),
       tokens_(static_cast<size_t>(num_blocks) * block_size),
       chains_(std::bit_ceil(4 * std::max<size_t>(num_blocks, 1)), kNone) {
@@ -85,8 +86,20 @@ BlockId PrefixIndex::FindOrInsert(BlockId block, Place parent, absl::Span<const 
   return block;
 }
 
+void PrefixIndex::Name(BlockId block, PrefixKey key, PrefixKey parent, int32_t index) {
+  SLUICE_CHECK(Contains(block) && nodes_[block].key == 0);
+  nodes_[block].key = key;
+  if (recorder_ != nullptr) recorder_->OnStored(key, parent, index);
+}
+
+PrefixKey PrefixIndex::KeyOf(BlockId block) const {
+  SLUICE_CHECK(Contains(block));
+  return nodes_[block].key;
+}
+
 void PrefixIndex::Remove(BlockId block) {
   SLUICE_CHECK(Contains(block));
+  if (recorder_ != nullptr && nodes_[block].key != 0) recorder_->OnRemoved(nodes_[block].key);
   if (nodes_[block].idle) Unlink(block);
   Unchain(block);
   const Place parent = nodes_[block].parent;

@@ -24,7 +24,9 @@
 #include "absl/container/node_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "orchestrator/kv_cache/kv_recorder.h"
 #include "orchestrator/kv_cache/types.h"
+#include "services/common/prefix_key.h"
 
 namespace sluice {
 
@@ -47,8 +49,8 @@ class PrefixIndex {
   // A place in the tree, after which blocks are looked up: a root or a node.
   using Place = uint64_t;
 
-  // REQUIRES: num_blocks >= 0, block_size >= 1.
-  PrefixIndex(int32_t num_blocks, int32_t block_size);
+  // REQUIRES: num_blocks >= 0, block_size >= 1. Borrows `recorder`; null: nothing is recorded.
+  PrefixIndex(int32_t num_blocks, int32_t block_size, KvRecorder* recorder = nullptr);
 
   PrefixIndex(const PrefixIndex&) = delete;
   PrefixIndex& operator=(const PrefixIndex&) = delete;
@@ -69,6 +71,14 @@ class PrefixIndex {
   // The block that follows `parent` with these tokens; where there is none, `block` becomes it, in
   // use. REQUIRES: tokens.size() == block_size, and `block` is no node unless it is that one.
   BlockId FindOrInsert(BlockId block, Place parent, absl::Span<const TokenId> tokens);
+
+  // Gives a new node its key, and records it; `index` counts the nodes before it. Once for each node.
+  // REQUIRES: Contains(block).
+  void Name(BlockId block, PrefixKey key, PrefixKey parent, int32_t index);
+  // 0 before Name. REQUIRES: Contains(block).
+  PrefixKey KeyOf(BlockId block) const;
+  // REQUIRES: `root` is held.
+  const PrefixDomain& DomainOf(Place root) const { return *domains_.at(root); }
 
   // `block` is a node no more. Nodes after it stay, out of reach, until they are evicted.
   // REQUIRES: it is a node.
@@ -107,6 +117,7 @@ class PrefixIndex {
     Place place = 0;  // its own; 0: the block is no node
     Place parent = 0;
     size_t hash = 0;
+    PrefixKey key = 0;
     bool idle = false;
     BlockId before = kNone;  // in the list of idle nodes: became idle earlier
     BlockId after = kNone;
@@ -133,6 +144,7 @@ class PrefixIndex {
   absl::Status CheckIdleOnes() const;
 
   int32_t block_size_;           // never changes but by assignment of another index
+  KvRecorder* recorder_;         // the same
   std::vector<Node> nodes_;      // by block
   std::vector<TokenId> tokens_;  // [num_blocks, block_size]
   // The first node of each chain; a power of two of them, four a block, so that most are empty.

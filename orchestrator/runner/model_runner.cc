@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "services/process/log.h"
 
 namespace sluice {
@@ -193,6 +194,19 @@ void ModelRunner::ReturnDue(SteadyTime now) {
 
 // ---- What becomes of the replica ----
 
+// How many stages and ranks there are makes no difference: each value counts once.
+PrefixKey ModelRunner::ModelKeyFor(int32_t block_size) const {
+  std::set<std::string> weights, arithmetic;
+  for (const ReplicaProcess& process : *replica_->processes()) {
+    if (!process.weights_digest.empty()) weights.insert(process.weights_digest);
+    if (process.role == Role::kShard) arithmetic.insert(process.arithmetic);
+  }
+  return ModelKey({.configuration = options_.scheduler.model_fingerprint,
+                   .weights = absl::StrJoin(weights, " "),
+                   .arithmetic = absl::StrJoin(arithmetic, " "),
+                   .block_size = block_size});
+}
+
 void ModelRunner::On(const ReplicaReady& ready) {
   const KvGeometry& geometry = ready.geometry;
   Log(LogLevel::kInfo, "orchestrator",
@@ -213,7 +227,9 @@ void ModelRunner::On(const ReplicaReady& ready) {
     scheduler_.emplace(options_.scheduler,
                        KvCacheOptions{.num_blocks = geometry.num_blocks,
                                       .block_size = geometry.block_size,
-                                      .num_state_slots = geometry.num_state_slots});
+                                      .num_state_slots = geometry.num_state_slots,
+                                      .model_key = ModelKeyFor(geometry.block_size),
+                                      .recorder = options_.scheduler.kv_recorder});
   } else if (ready.kept_blocks) {
     scheduler_->AbandonSteps();
   } else if (const int32_t before = scheduler_->kv_cache().num_total_blocks();

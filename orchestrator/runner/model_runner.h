@@ -32,6 +32,7 @@
 #include "orchestrator/pipeline/replica.h"
 #include "orchestrator/scheduler/scheduler.h"
 #include "orchestrator/step_time/step_time_model.h"
+#include "services/common/prefix_key.h"
 #include "services/common/steady_time.h"
 
 namespace sluice {
@@ -142,6 +143,8 @@ class ModelRunner {
 
   void On(StepExecuted& executed, SteadyTime now);
   void On(const ReplicaReady& ready);
+  // What the keys of blocks begin with.
+  PrefixKey ModelKeyFor(int32_t block_size) const;
   void On(const ReplicaLost& lost, SteadyTime now);
   void FailReplica(const absl::Status& status);
   void CheckHang(SteadyTime now);

@@ -41,6 +41,10 @@ struct SchedulerOptions {
   TenantPolicySource tenant_policies;
   // Borrowed; null: nothing is drafted.
   DraftSource* drafts = nullptr;
+  // Hears which blocks the KV cache knows by their tokens. Borrowed; null: nobody does.
+  KvRecorder* kv_recorder = nullptr;
+  // Of the model's configuration (ModelIdentity::fingerprint): a part of the keys of blocks.
+  std::string model_fingerprint;
 
   // Running sequences, which hold blocks: enough to fill every step in flight.
   int64_t num_slots() const { return int64_t{max_sequences_per_step} * max_inflight_steps; }

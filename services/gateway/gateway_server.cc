@@ -57,6 +57,14 @@ std::vector<ModelMeter> MetersOf(const std::vector<std::unique_ptr<ServedModel>>
   return meters;
 }
 
+std::vector<ModelFleet> FleetsOf(const std::vector<std::unique_ptr<ServedModel>>& models) {
+  std::vector<ModelFleet> fleets;
+  for (const std::unique_ptr<ServedModel>& model : models) {
+    fleets.push_back({model->name, model->backend.fleet_figures()});
+  }
+  return fleets;
+}
+
 http::OriginPolicy OriginsOf(const GatewayOptions& options) {
   return {.checks_host = !options.allowed_hosts.empty() || IsLocalAddress(options.listen),
           .hosts = options.allowed_hosts,
@@ -197,7 +205,7 @@ std::string GatewayServer::MetricsText() {
       "\n# HELP sluice_gateway_refused_calls_total Calls of callers who are not known.\n"
       "# TYPE sluice_gateway_refused_calls_total counter\nsluice_gateway_refused_calls_total ",
       refused_calls_.total(), "\n", MetersText(MetersOf(models_.models())),
-      SpansText(options_.tracer));
+      FleetsText(FleetsOf(models_.models())), SpansText(options_.tracer));
 }
 
 // What a head alone says.

@@ -21,6 +21,7 @@
 #include "services/common/address.h"
 #include "services/common/status.h"
 #include "services/common/steady_time.h"
+#include "services/gateway/backend/endpoint_source.h"
 #include "services/gateway/gateway_server.h"
 #include "services/gateway/models/model_host.h"
 #include "services/gateway/models/served_model.h"
@@ -32,6 +33,7 @@
 #include "services/rpc/transport.h"
 #include "services/security/certificate_files.h"
 #include "services/security/local_address.h"
+#include "services/security/read_file.h"
 #include "services/telemetry/telemetry_flags.h"
 
 namespace sluice {
@@ -103,10 +105,15 @@ absl::StatusOr<gateway::ServedModelOptions> ModelAt(absl::string_view name,
                                                     absl::string_view addresses,
                                                     const ClientSecurity& security) {
   gateway::ServedModelOptions model = {.name = std::string(name)};
-  for (const absl::string_view address : absl::StrSplit(addresses, ',', absl::SkipEmpty())) {
-    auto channel = DialPublic(address, security);
-    if (!channel.ok()) return channel.status();
-    model.orchestrators.push_back(*std::move(channel));
+  absl::StatusOr<std::shared_ptr<gateway::EndpointSource>> source =
+      gateway::EndpointSource::Parse(addresses, security);
+  if (!source.ok()) return source.status();
+  if ((*source)->changes()) {
+    model.discover = [source = *std::move(source)] { return source->Find(); };
+    return model;
+  }
+  for (const gateway::Orchestrator& orchestrator : (*source)->Find()) {
+    model.orchestrators.push_back(orchestrator.channel);
   }
   return model;
 }
@@ -182,6 +189,11 @@ absl::StatusOr<gateway::GatewayOptions> OptionsOf(const OptionValues& values) {
       .server = Role::kOrchestrator,
       .insecure = values.Get<bool>("orchestrator_insecure")};
   if (absl::Status found = FindModels(values, security, options); !found.ok()) return found;
+  if (const std::string file = values.Get<std::string>("orchestrator_token_file"); !file.empty()) {
+    const absl::StatusOr<std::string> token = ReadRegularFile(file);
+    if (!token.ok()) return Annotate(token.status(), "--orchestrator_token_file");
+    options.backend.authorization = absl::StrCat("Bearer ", absl::StripAsciiWhitespace(*token));
+  }
   options.listen = values.Get<std::string>("listen");
   options.num_threads = values.Get<int>("threads");
   options.tls_certificate = values.Get<std::string>("tls_cert");

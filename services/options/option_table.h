@@ -78,8 +78,15 @@ inline constexpr std::array kOptions = {
     SwitchOption("demo", kUp,
                  "The gateway's page gets buttons that kill processes, for whoever opens it by the "
                  "address that is printed."),
-    TextOption("orchestrator", kGateway, "ADDRESS",
-               "Address of the orchestrator, or of several by comma, which take calls in turns."),
+    TextOption(
+        "orchestrator", kGateway, "ADDRESS",
+        "Address of the orchestrator, or of several by comma: HOST:PORT, unix:/PATH; "
+        "dns:///HOST:PORT stands for all addresses of a name, file:/PATH for those that a file "
+        "lists, one a line, both looked at again as they change. Each call goes to the one that "
+        "is known to hold the longest beginning of its prompt, weighed with load."),
+    TextOption("orchestrator_token_file", kGateway, "FILE",
+               "File with a bearer token of the gateway's own, which is for a tenant with "
+               "sees_all_requests: it asks orchestrators what their caches hold."),
     TextOption(
         "models", kGateway, "NAME=ADDRESSES",
         "Several models, by semicolon, in place of --orchestrator: the name that requests ask "

@@ -5,11 +5,14 @@
 #include <grpcpp/support/channel_arguments.h>
 #include <netdb.h>
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "services/common/address.h"
 #include "services/rpc/grpc_runtime.h"
+#include "services/rpc/resolve.h"
 
 namespace sluice {
 namespace {
@@ -59,10 +62,18 @@ std::string AddressText(const sockaddr& address, absl::string_view port) {
   return absl::StrCat("ipv6:[", text, "]:", port);
 }
 
-// What the name in "[dns:[///]]HOST:PORT" stands for; empty where it can't be resolved.
-std::vector<std::string> Resolve(absl::string_view address) {
+// The name in "[dns:[///]]HOST:PORT".
+absl::string_view WithoutScheme(absl::string_view address) {
+  if (absl::ConsumePrefix(&address, "dns:")) absl::ConsumePrefix(&address, "///");
+  return address;
+}
+
+}  // namespace
+
+std::vector<std::string> ResolvePublic(absl::string_view address) {
+  address = WithoutScheme(address);
   const size_t colon = address.rfind(':');
-  if (colon == absl::string_view::npos) return {};
+  if (colon == absl::string_view::npos || IsOwnersAddress(address)) return {};
   const std::string host(address.substr(0, colon));
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -74,22 +85,15 @@ std::vector<std::string> Resolve(absl::string_view address) {
     if (!text.empty()) addresses.push_back(text);
   }
   freeaddrinfo(found);
+  std::sort(addresses.begin(), addresses.end());
+  addresses.erase(std::unique(addresses.begin(), addresses.end()), addresses.end());
   return addresses;
 }
 
-}  // namespace
-
-absl::StatusOr<std::vector<std::shared_ptr<grpc::Channel>>> DialPublicEach(
-    absl::string_view address, const ClientSecurity& security) {
-  absl::string_view name = address;
-  if (absl::ConsumePrefix(&name, "dns:")) absl::ConsumePrefix(&name, "///");
-  const std::vector<std::string> resolved =
-      IsOwnersAddress(name) ? std::vector<std::string>() : Resolve(name);
-  if (resolved.empty()) {
-    absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = DialPublic(address, security);
-    if (!channel.ok()) return channel.status();
-    return std::vector<std::shared_ptr<grpc::Channel>>{*std::move(channel)};
-  }
+absl::StatusOr<std::shared_ptr<grpc::Channel>> DialResolved(const std::string& resolved,
+                                                            absl::string_view name,
+                                                            const ClientSecurity& security) {
+  name = WithoutScheme(name);
   PrepareGrpc();
   absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> credentials =
       ClientChannelCredentials(name, security);
@@ -97,10 +101,22 @@ absl::StatusOr<std::vector<std::shared_ptr<grpc::Channel>>> DialPublicEach(
   grpc::ChannelArguments arguments = ChannelArgumentsForPeers();
   // The certificate is to name the host, not its address.
   arguments.SetString(GRPC_ARG_DEFAULT_AUTHORITY, std::string(name));
+  return grpc::CreateCustomChannel(resolved, *credentials, arguments);
+}
+
+absl::StatusOr<std::vector<std::shared_ptr<grpc::Channel>>> DialPublicEach(
+    absl::string_view address, const ClientSecurity& security) {
+  const std::vector<std::string> resolved = ResolvePublic(address);
   std::vector<std::shared_ptr<grpc::Channel>> channels;
   for (const std::string& one : resolved) {
-    channels.push_back(grpc::CreateCustomChannel(one, *credentials, arguments));
+    absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = DialResolved(one, address, security);
+    if (!channel.ok()) return channel.status();
+    channels.push_back(*std::move(channel));
   }
+  if (!channels.empty()) return channels;
+  absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = DialPublic(address, security);
+  if (!channel.ok()) return channel.status();
+  channels.push_back(*std::move(channel));
   return channels;
 }
 

@@ -30,6 +30,7 @@ constexpr Rule kRules[] = {
     {"/sluice.v1.GenerationService/", {Role::kClient}},
     {"/sluice.v1.GenerationSessionService/", {Role::kClient}},
     {"/sluice.v1.InspectService/", {Role::kClient}},
+    {"/sluice.v1.KvEventService/", {Role::kClient}},
     {"/grpc.health.v1.Health/", kEverybody},
     {"/grpc.reflection.", kEverybody},
 };

@@ -11,11 +11,11 @@ import threading
 import time
 import unittest
 
-import random_adapter
 import random_model
 from processes import (
     BIN, PROMPT, SLUICE, STORYTELLER, Client, Up, children_of, generation_pb2, grpc, killing, main, request, sluice,
     status_pb2, text_of)
+import random_adapter
 
 
 class FaultsTest(unittest.TestCase):

@@ -65,9 +65,12 @@ std::string Post(const char* path, absl::string_view headers, absl::string_view 
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static auto& orchestrator = *new FakeOrchestrator;
+  // Two models, so that bodies are searched for their names as well.
   static auto& gateway =
       *GatewayServer::Start(
-           {.models = {{.orchestrators = {orchestrator.Channel()}}}, .listen = "127.0.0.1:0"})
+           {.models = {{.name = "model", .orchestrators = {orchestrator.Channel()}},
+                       {.name = "other", .orchestrators = {orchestrator.Channel()}}},
+            .listen = "127.0.0.1:0"})
            ->release();
   static const bool is_quiet = [] {
     sluice::SetMinimumLogLevel(sluice::LogLevel::kError);  // of callers who are refused

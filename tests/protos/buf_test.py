@@ -93,7 +93,8 @@ class ReflectionTest(unittest.TestCase):
             # Ranks of shards meet at rank 0, the sampler compiles constraints and sends the tokens it has chosen, gateways hold
             # their calls in sessions.
             inner = {"orchestrator": {"sluice.v1.GenerationSessionService", "sluice.v1.EmbedService",
-                                      "sluice.v1.InspectService"}, "shard": {"sluice.v1.RendezvousService"},
+                                      "sluice.v1.InspectService", "sluice.v1.KvEventService"},
+                     "shard": {"sluice.v1.RendezvousService"},
                      "sampler": {"sluice.v1.ConstraintService", "sluice.v1.ChosenTokensService"}}.get(name, set())
             common = {"grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection",
                       "grpc.reflection.v1.ServerReflection"}

@@ -2,6 +2,7 @@
 
 #include <grpcpp/generic/generic_stub.h>
 
+#include <algorithm>
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -40,29 +41,118 @@ constexpr size_t kMostAsking = 256;
 constexpr size_t kLargestInSession = size_t{256} << 10;
 // After which an orchestrator of an older version is asked for sessions again.
 constexpr absl::Duration kSessionsUnknown = absl::Seconds(30);
+// How often it is looked which endpoints can be reached; which there are.
+constexpr absl::Duration kWatchAgain = absl::Milliseconds(200);
+constexpr absl::Duration kDiscoverAgain = absl::Seconds(1);
+
+absl::Status NoOrchestrator() {
+  return absl::UnavailableError("no orchestrator is known: none is listed");
+}
+
+// In place of a call that nobody can take.
+class NoCall final : public Call {
+ public:
+  void SetReading(bool /*reading*/) override {}
+  void Cancel() override {}
+};
 
 }  // namespace
 
 Backend::Backend(std::vector<std::shared_ptr<grpc::Channel>> channels, BackendOptions options)
-    : options_(options) {
-  for (std::shared_ptr<grpc::Channel>& channel : channels) {
-    Endpoint& endpoint = endpoints_.emplace_back();
-    endpoint.stub = v1::GenerationService::NewStub(channel);
-    endpoint.inspect_stub = v1::InspectService::NewStub(channel);
-    endpoint.embed_stub = v1::EmbedService::NewStub(channel);
-    endpoint.session_stub = v1::GenerationSessionService::NewStub(channel);
-    endpoint.channel = std::move(channel);
+    : options_(std::move(options)),
+      fleet_(options_.authorization),
+      endpoints_(std::make_shared<const Endpoints>()) {
+  std::vector<Orchestrator> orchestrators;
+  if (options_.discover != nullptr) {
+    orchestrators = options_.discover();
+  } else {
+    for (std::shared_ptr<grpc::Channel>& channel : channels) {
+      orchestrators.push_back(
+          {.name = absl::StrCat(orchestrators.size()), .channel = std::move(channel)});
+    }
   }
+  const bool changes = options_.discover != nullptr || orchestrators.size() > 1;
+  SetEndpoints(std::move(orchestrators));
+  if (changes) watch_ = std::thread([this] { Watch(); });
 }
 
 Backend::~Backend() = default;
 
 void Backend::Shutdown() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  {
+    const std::lock_guard lock(watch_mutex_);
+    watch_stops_ = true;
+  }
+  watch_stopped_.notify_all();
+  if (watch_.joinable()) watch_.join();
+  fleet_.Shutdown();
   absl::MutexLock lock(&mutex_);
-  stopping_ = true;
   for (grpc::ClientContext* context : calls_) context->TryCancel();
   const auto idle = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return calls_.empty(); };
   mutex_.Await(absl::Condition(&idle));
+}
+
+// ---- Endpoints ----
+
+std::shared_ptr<const Backend::Endpoints> Backend::endpoints() {
+  absl::MutexLock lock(&mutex_);
+  return endpoints_;
+}
+
+void Backend::SetEndpoints(std::vector<Orchestrator> orchestrators) {
+  std::sort(orchestrators.begin(), orchestrators.end(),
+            [](const Orchestrator& a, const Orchestrator& b) { return a.name < b.name; });
+  const std::shared_ptr<const Endpoints> before = endpoints();
+  auto now = std::make_shared<Endpoints>();
+  for (Orchestrator& orchestrator : orchestrators) {
+    if (!now->empty() && now->back()->name == orchestrator.name) continue;
+    const auto same = std::find_if(before->begin(), before->end(), [&](const auto& endpoint) {
+      return endpoint->name == orchestrator.name;
+    });
+    if (same != before->end()) {
+      now->push_back(*same);
+      continue;
+    }
+    auto endpoint = std::make_shared<Endpoint>();
+    endpoint->name = orchestrator.name;
+    endpoint->replica = fleet_.Add(orchestrator.name, orchestrator.channel);
+    endpoint->stub = v1::GenerationService::NewStub(orchestrator.channel);
+    endpoint->inspect_stub = v1::InspectService::NewStub(orchestrator.channel);
+    endpoint->embed_stub = v1::EmbedService::NewStub(orchestrator.channel);
+    endpoint->session_stub = v1::GenerationSessionService::NewStub(orchestrator.channel);
+    endpoint->channel = std::move(orchestrator.channel);
+    now->push_back(std::move(endpoint));
+  }
+  for (const auto& endpoint : *before) {
+    if (std::find(now->begin(), now->end(), endpoint) != now->end()) continue;
+    fleet_.Remove(endpoint->replica);
+    Log(LogLevel::kInfo, "gateway", "orchestrator-gone", {{"orchestrator", endpoint->name}});
+  }
+  absl::MutexLock lock(&mutex_);
+  endpoints_ = std::move(now);
+}
+
+void Backend::Watch() {
+  SteadyTime asked = SteadyTime::Now();
+  std::unique_lock lock(watch_mutex_);
+  while (!watch_stops_) {
+    lock.unlock();
+    for (const auto& endpoint : *endpoints()) {
+      endpoint->fails = endpoint->channel->GetState(true) == GRPC_CHANNEL_TRANSIENT_FAILURE;
+    }
+    fleet_.Tick();
+    if (options_.discover != nullptr && SteadyTime::Now() - asked >= kDiscoverAgain) {
+      SetEndpoints(options_.discover());
+      asked = SteadyTime::Now();
+    }
+    lock.lock();
+    watch_stopped_.wait_until(lock, (SteadyTime::Now() + kWatchAgain).ToChrono(),
+                              [this] { return watch_stops_; });
+  }
 }
 
 bool Backend::CallBegins(grpc::ClientContext* context) {
@@ -76,40 +166,82 @@ void Backend::CallEnds(grpc::ClientContext* context) {
   calls_.erase(context);
 }
 
-Backend::Endpoint& Backend::PickEndpoint() {
+std::shared_ptr<Backend::Endpoint> Backend::PickEndpoint() {
+  const std::shared_ptr<const Endpoints> all = endpoints();
+  if (all->empty()) return nullptr;
   const size_t first = next_endpoint_++;
-  for (size_t i = 0; i < endpoints_.size(); ++i) {
-    Endpoint& endpoint = endpoints_[(first + i) % endpoints_.size()];
-    if (endpoint.channel->GetState(true) != GRPC_CHANNEL_TRANSIENT_FAILURE) return endpoint;
+  for (size_t i = 0; i < all->size(); ++i) {
+    const std::shared_ptr<Endpoint>& endpoint = (*all)[(first + i) % all->size()];
+    if (endpoint->channel->GetState(true) != GRPC_CHANNEL_TRANSIENT_FAILURE) return endpoint;
   }
-  return endpoints_[first % endpoints_.size()];
+  return (*all)[first % all->size()];
 }
 
-std::shared_ptr<Session> Backend::SessionOf(Endpoint& endpoint, http::Loop& loop) {
+std::shared_ptr<Backend::Endpoint> Backend::ChooseEndpoint(const Caller& caller,
+                                                           const v1::GenerateRequest& request,
+                                                           Route& route) {
+  const std::shared_ptr<const Endpoints> all = endpoints();
+  if (all->size() < 2) return all->empty() ? nullptr : all->front();
+  PrefixKey sharer = KeyOfBytes(caller.authorization);
+  sharer = KeyOfBytes(request.cache_salt(), KeyOfBytes(caller.tenant, sharer));
+  std::vector<const std::shared_ptr<Endpoint>*> by_replica;
+  for (const std::shared_ptr<Endpoint>& endpoint : *all) {
+    const auto replica = static_cast<size_t>(endpoint->replica);
+    if (replica >= by_replica.size()) by_replica.resize(replica + 1);
+    by_replica[replica] = &endpoint;
+  }
+  const auto is_there = [&by_replica](ReplicaId replica) {
+    return static_cast<size_t>(replica) < by_replica.size() && by_replica[replica] != nullptr;
+  };
+  ReplicaId chosen = fleet_.Choose(request, sharer, route, [&](ReplicaId replica) {
+    return is_there(replica) && !(*by_replica[replica])->fails;
+  });
+  if (chosen < 0) chosen = fleet_.Choose(request, sharer, route, is_there);
+  return chosen < 0 ? all->front() : *by_replica[chosen];
+}
+
+void Backend::OnLost(Route& route) {
+  fleet_.OnLost(route);
+  for (const std::shared_ptr<Endpoint>& endpoint : *endpoints()) {
+    if (endpoint->replica == route.lost) endpoint->fails = true;  // until it is looked at again
+  }
+}
+
+std::shared_ptr<Session> Backend::SessionOf(const std::shared_ptr<Endpoint>& endpoint,
+                                            http::Loop& loop) {
   std::shared_ptr<Session> last;
   {
     absl::MutexLock lock(&mutex_);
-    if (SteadyTime::Now() < endpoint.without_sessions_until) return nullptr;
-    last = endpoint.sessions[&loop];
+    if (SteadyTime::Now() < endpoint->without_sessions_until) return nullptr;
+    last = endpoint->sessions[&loop];
   }
   if (last != nullptr && last->takes_calls()) return last;
-  auto session = Session::Open(*this, *endpoint.session_stub, loop, [this, &endpoint] {
-    absl::MutexLock lock(&mutex_);
-    endpoint.without_sessions_until = SteadyTime::Now() + kSessionsUnknown;
-  });
+  auto session = Session::Open(
+      *this, *endpoint->session_stub, loop, [this, weak = std::weak_ptr<Endpoint>(endpoint)] {
+        const std::shared_ptr<Endpoint> endpoint = weak.lock();
+        if (endpoint == nullptr) return;
+        absl::MutexLock lock(&mutex_);
+        endpoint->without_sessions_until = SteadyTime::Now() + kSessionsUnknown;
+      });
   if (!session->takes_calls()) return nullptr;
   absl::MutexLock lock(&mutex_);
-  return endpoint.sessions[&loop] = std::move(session);
+  return endpoint->sessions[&loop] = std::move(session);
 }
 
 std::shared_ptr<Call> Backend::StartCall(const Caller& caller, const v1::GenerateRequest& request,
-                                         std::weak_ptr<CallListener> listener) {
-  Endpoint& endpoint = PickEndpoint();
+                                         Route& route, std::weak_ptr<CallListener> listener) {
+  const std::shared_ptr<Endpoint> endpoint = ChooseEndpoint(caller, request, route);
+  if (endpoint == nullptr) {
+    caller.loop->Post([listener = std::move(listener)] {
+      if (const auto told = listener.lock()) told->OnEnd(NoOrchestrator());
+    });
+    return std::make_shared<NoCall>();
+  }
   if (request.ByteSizeLong() <= kLargestInSession) {
     const std::shared_ptr<Session> session = SessionOf(endpoint, *caller.loop);
     if (session != nullptr) return session->Start(caller, request, std::move(listener));
   }
-  return StartSingleCall(*this, *endpoint.stub, caller, request, std::move(listener));
+  return StartSingleCall(*this, *endpoint->stub, caller, request, std::move(listener));
 }
 
 void Backend::Prepare(grpc::ClientContext& context, const Caller& caller) {
@@ -159,8 +291,13 @@ struct Backend::UnaryCall {
     if (!self->backend.CallBegins(context.get())) {
       return self->done(absl::UnavailableError("shutting down"));
     }
+    const std::shared_ptr<Endpoint> endpoint = self->backend.PickEndpoint();
+    if (endpoint == nullptr) {
+      self->backend.CallEnds(context.get());
+      return self->caller.loop->Post([self] { End(self, NoOrchestrator()); });
+    }
     self->method(
-        self->backend.PickEndpoint(), context.get(), &self->request, &self->response,
+        *endpoint, context.get(), &self->request, &self->response,
         [self, context](const grpc::Status& status) {
           self->caller.loop->Post([self, status = FromGrpc(status)] { End(self, status); });
           self->backend.CallEnds(context.get());
@@ -223,8 +360,10 @@ void Backend::CheckHealth(http::Loop* loop, std::function<void(absl::Status)> do
     checking_.push_back({loop, std::move(done)});
     if (checking_.size() > 1) return;  // the check under way answers this one too
   }
+  const std::shared_ptr<Endpoint> endpoint = PickEndpoint();
+  if (endpoint == nullptr) return EndCheck(NoOrchestrator());
   const auto call = std::make_shared<HealthCall>();
-  call->stub = std::make_unique<grpc::GenericStub>(PickEndpoint().channel);
+  call->stub = std::make_unique<grpc::GenericStub>(endpoint->channel);
   call->context.set_deadline(absl::ToChronoTime(absl::Now() + kHealthTimeout));
   call->request = *HealthCheckRequest("");
   if (!CallBegins(&call->context)) return EndCheck(absl::UnavailableError("shutting down"));

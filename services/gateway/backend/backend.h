@@ -1,17 +1,21 @@
-// The public gRPC API of one or several orchestrators, as callbacks on the caller's loop. A call
-// whose connection is lost is made again, on the next endpoint where there is one. Thread-safe.
+// The public gRPC API of one or several orchestrators, as callbacks on the caller's loop. A Generate
+// call goes to the one that fleet.h chooses, others in turns. A call whose connection is lost is made
+// again, on another endpoint where there is one. Orchestrators may come and go. Thread-safe.
 #pragma once
 
 #include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
 
 #include <atomic>
+#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -21,6 +25,7 @@
 #include "services/common/steady_time.h"
 #include "services/common/trace_context.h"
 #include "services/gateway/backend/call.h"
+#include "services/gateway/backend/fleet.h"
 #include "services/gateway/backend/meter.h"
 #include "services/gateway/http/loop.h"
 #include "sluice/v1/embed.grpc.pb.h"
@@ -30,11 +35,22 @@
 
 namespace sluice::gateway {
 
+struct Orchestrator {
+  std::string name;  // unique; where hashing sends requests depends on it
+  std::shared_ptr<grpc::Channel> channel;
+};
+
 struct BackendOptions {
   // How long a new call looks for an orchestrator that can be reached.
   absl::Duration connect_timeout = absl::Seconds(5);
   // How long an open stream does, whose orchestrator was lost.
   absl::Duration resume_timeout = absl::Seconds(60);
+  // Of the gateway itself, as a value of `authorization`: for asking orchestrators what their caches
+  // hold. May be empty.
+  std::string authorization = {};
+  // Which orchestrators there are now, those of unchanged names with the same channels. Asked once a
+  // second from a thread of its own, where it may block. Empty: those that the backend was made with.
+  std::function<std::vector<Orchestrator>()> discover = nullptr;
 };
 
 // Before a call that found no orchestrator is made again.
@@ -60,6 +76,7 @@ class Backend {
   template <class Response>
   using Callback = std::function<void(absl::StatusOr<Response>)>;
 
+  // Where `options.discover` is set it is asked for orchestrators first, and `channels` are not used.
   Backend(std::vector<std::shared_ptr<grpc::Channel>> channels, BackendOptions options);
   // REQUIRES: Shutdown() was called, and the callers' loops have ended.
   ~Backend();
@@ -106,10 +123,17 @@ class Backend {
   const BackendOptions& options() const { return options_; }
   Meter& meter() { return meter_; }
 
-  // Makes a Generate call to an endpoint that can be reached, as far as that is known, in turns.
-  // Null where the backend is shut down. On the caller's loop.
+  // Makes a Generate call to the endpoint that the fleet chooses among those that can be reached, as
+  // far as that is known. Null where the backend is shut down. On the caller's loop.
   std::shared_ptr<Call> StartCall(const Caller& caller, const v1::GenerateRequest& request,
-                                  std::weak_ptr<CallListener> listener);
+                                  Route& route, std::weak_ptr<CallListener> listener);
+  // Of what a call to a route's endpoint has come to.
+  void OnStarted(const Route& route, const v1::Started& started) {
+    fleet_.OnStarted(route, started);
+  }
+  void OnLost(Route& route);
+
+  FleetFigures fleet_figures() { return fleet_.figures(); }
 
   // What the caller is told of an error, which may name addresses of this host's network: those are
   // logged instead.
@@ -123,7 +147,11 @@ class Backend {
 
  private:
   struct Endpoint {
+    std::string name;
+    ReplicaId replica = -1;
     std::shared_ptr<grpc::Channel> channel;
+    // As it was last seen, or a call to it ended.
+    std::atomic<bool> fails = false;
     std::unique_ptr<v1::GenerationService::Stub> stub;
     std::unique_ptr<v1::EmbedService::Stub> embed_stub;
     std::unique_ptr<v1::GenerationSessionService::Stub> session_stub;
@@ -160,9 +188,19 @@ class Backend {
   void EndCheck(const absl::Status& health);
 
   struct HealthCall;
-  Endpoint& PickEndpoint();
+  using Endpoints = std::vector<std::shared_ptr<Endpoint>>;  // by name
+  std::shared_ptr<const Endpoints> endpoints();
+  // Replaces the endpoints: those of unchanged names stay as they are.
+  void SetEndpoints(std::vector<Orchestrator> orchestrators);
+  // In turns; null where there is none.
+  std::shared_ptr<Endpoint> PickEndpoint();
+  // For a Generate call; null where there is none.
+  std::shared_ptr<Endpoint> ChooseEndpoint(const Caller& caller, const v1::GenerateRequest& request,
+                                           Route& route);
   // One that takes calls; null where the server knows of none, or the backend is shut down.
-  std::shared_ptr<Session> SessionOf(Endpoint& endpoint, http::Loop& loop);
+  std::shared_ptr<Session> SessionOf(const std::shared_ptr<Endpoint>& endpoint, http::Loop& loop);
+  // What the thread beside does until it is stopped.
+  void Watch();
 
   // One unary call, made until it reaches a server.
   template <class Request, class Response>
@@ -176,10 +214,11 @@ class Backend {
 
   const BackendOptions options_;
   Meter meter_;
-  std::vector<Endpoint> endpoints_;
+  Fleet fleet_;
   std::atomic<size_t> next_endpoint_{0};
 
   absl::Mutex mutex_;
+  std::shared_ptr<const Endpoints> endpoints_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::set<grpc::ClientContext*> calls_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, KnownModel> models_ ABSL_GUARDED_BY(mutex_);  // by authorization
@@ -187,6 +226,11 @@ class Backend {
   std::map<std::string, std::vector<Asking>> asking_ ABSL_GUARDED_BY(mutex_);  // by authorization
   // Callers who were refused, by authorization, and until when they need not be asked about.
   std::map<std::string, Refusal> refusals_ ABSL_GUARDED_BY(mutex_);
+
+  std::mutex watch_mutex_;  // guards the next
+  bool watch_stops_ = false;
+  std::condition_variable watch_stopped_;
+  std::thread watch_;  // last: it uses what is above
 };
 
 // Asks for the tokens of the prompt that a conversation becomes.

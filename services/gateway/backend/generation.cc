@@ -34,7 +34,7 @@ Generation::~Generation() {
 
 void Generation::Try() {
   if (over_) return;
-  call_ = backend_.StartCall(caller_, request_, weak_from_this());
+  call_ = backend_.StartCall(caller_, request_, route_, weak_from_this());
   if (call_ == nullptr) return OnEnd(absl::CancelledError("shutting down"));
   if (paused_) call_->SetReading(false);
 }
@@ -43,6 +43,7 @@ void Generation::OnEvent(const v1::GenerateResponse& event) {
   if (over_) return;
   begun_ = true;
   give_up_.reset();
+  if (event.has_started()) backend_.OnStarted(route_, event.started());
   if (event.has_started() && !std::exchange(has_started_, true) && handler_.on_started) {
     handler_.on_started(event.started());
   }
@@ -81,6 +82,7 @@ void Generation::OnEnd(const absl::Status& status) {
   // A call that reaches a server as it shuts down is cancelled by it; whoever cancels here is over.
   if (absl::IsUnavailable(status) || (absl::IsCancelled(status) && call_ != nullptr)) {
     const SteadyTime now = SteadyTime::Now();
+    backend_.OnLost(route_);
     // Counted from the first failure: a server may have kept the call for long before it was lost.
     if (!give_up_.has_value()) {
       const BackendOptions& options = backend_.options();

@@ -54,6 +54,7 @@ class Generation final : public CallListener, public std::enable_shared_from_thi
   const Caller caller_;
   v1::GenerateRequest request_;  // `resume` grows with what comes
   Handler handler_;
+  Route route_;
   std::shared_ptr<Call> call_;
   bool begun_ = false;                 // something has come
   std::optional<SteadyTime> give_up_;  // when a lost call is not made again; nothing while none is

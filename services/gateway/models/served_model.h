@@ -4,6 +4,7 @@
 
 #include <grpcpp/channel.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,7 +27,14 @@ struct ServedModelOptions {
   std::string
       name;  // that requests ask for; empty: the only one, whatever its orchestrators call it
   bool sleeps = false;  // may be without processes, until its host is asked to wake it
-  std::vector<std::shared_ptr<grpc::Channel>> orchestrators;  // at least one
+  // At least one, unless `discover` finds them.
+  std::vector<std::shared_ptr<grpc::Channel>> orchestrators;
+  std::function<std::vector<Orchestrator>()> discover = nullptr;  // BackendOptions'
+
+  BackendOptions WithDiscovery(BackendOptions backend) const {
+    backend.discover = discover;
+    return backend;
+  }
 };
 
 struct ServedModel {
@@ -35,7 +43,7 @@ struct ServedModel {
               std::optional<ToolFormat> tool_format, BodyReader* reader, Tracer* tracer)
       : name(std::move(options.name)),
         sleeps(options.sleeps),
-        backend(std::move(options.orchestrators), backend_options),
+        backend(options.orchestrators, options.WithDiscovery(std::move(backend_options))),
         vocabulary(&backend),
         output_styles(&backend, tool_format),
         context{backend, vocabulary, output_styles, *reader, tracer} {}

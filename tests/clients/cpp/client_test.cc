@@ -160,6 +160,28 @@ TEST(ClientTest, GoesOnAtTheNextEndpointWithEverySequence) {
   EXPECT_EQ(second.requests().size(), 2u);
 }
 
+TEST(ClientTest, SendsPromptsThatBeginAlikeToOneEndpointAndOthersToAll) {
+  FakeAnswers answers = LosingAfter({1000});
+  FakePipeline first(answers), second(answers);
+  auto client = *Client::Connect(absl::StrCat(first.endpoint(), ",", second.endpoint()));
+  const auto send = [&client](const std::string& text) {
+    v1::GenerateRequest request;
+    request.set_text(text);
+    Generation stream = client->Generate(request);
+    while (stream.Next().has_value()) {
+    }
+    EXPECT_TRUE(stream.status().ok()) << stream.status();
+  };
+  for (int i = 0; i < 16; ++i) {
+    const size_t before = first.requests().size();
+    const std::string beginning = absl::StrCat(i, std::string(300, 'x'));
+    for (const char* end : {"", "one", "another"}) send(beginning + end);
+    EXPECT_EQ((first.requests().size() - before) % 3, 0u) << "prompt " << i;
+  }
+  EXPECT_GE(first.requests().size(), 6u);
+  EXPECT_GE(second.requests().size(), 6u);
+}
+
 TEST(ClientTest, AsksAnotherWhereNobodyListens) {
   FakePipeline pipeline(LosingAfter({1000}));
   const Heard heard = Hear(ClientOf("127.0.0.1:1," + pipeline.endpoint())->Generate(Asking()));

@@ -97,6 +97,8 @@ MATRIX = {
     "a chat template": ["model.chatTemplate=text of {{ messages }}", "model.maxModelLen=64", "threads.all=3", "cpus.all=0-2"],
     "a chat template of services": ["layout=services", "model.chatTemplate=text of {{ messages }}", "model.maxModelLen=64",
                                     "threads.shard=3", "cpus.sampler=1-2", "threads.gateway=2"],
+    "replicas that say what they hold": ["replicas=3", "gateway.orchestratorTokenSecret=demo-sluice-tokens"],
+    "replicas that say it to a gateway beside": ["gateway.placement=sidecar", "gateway.orchestratorTokenSecret=demo-sluice-tokens"],
     "adapters": ["model.hostPath=/srv", "model.path=llama", "model.adapters.path=adapters"],
     "adapters of services": ["layout=services", "model.hostPath=/srv", "model.path=llama", "model.adapters.path=adapters",
                              "model.adapters.maxLoaded=8"],
@@ -367,6 +369,22 @@ class ChartTest(unittest.TestCase):
         self.assertIn("--threads=2", services["gateway"])
         maps = [m for m in render(MATRIX["a chat template"]) if m["kind"] == "ConfigMap"]
         self.assertEqual([m["data"] for m in maps], [{"chat_template.jinja": "text of {{ messages }}"}])
+
+    def test_the_gateway_is_told_every_replica_of_either_layout(self):
+        for layout in ("single", "services"):
+            values = [f"layout={layout}", "replicas=3", "gateway.orchestratorTokenSecret=gateway-token"]
+            manifests = render(values)
+            gateway = next(args for name, args in arguments_of(values).items() if name == "gateway")
+            address = next(arg for arg in gateway if arg.startswith("--orchestrator="))
+            self.assertEqual(address, "--orchestrator=dns:///demo-sluice-headless.lab.svc:8700")
+            self.assertIn("--orchestrator_token_file=/etc/sluice/orchestrator-token/token", gateway)
+            service = next(m for m in manifests if m["kind"] == "Service" and m["metadata"]["name"] == "demo-sluice-headless")
+            self.assertEqual(service["spec"]["clusterIP"], "None")
+            # Every pod, or set of pods, that serves clients is behind it.
+            served = [rules.pod_of(w)["metadata"]["labels"] for w in rules.workloads(manifests)
+                      if service["spec"]["selector"].items() <= rules.pod_of(w)["metadata"]["labels"].items()]
+            self.assertTrue(served, layout)
+        self.assertFalse([arg for arg in arguments_of([])["gateway"] if "token_file" in arg])
 
     def test_of_several_gateways_one_at_a_time_may_be_moved(self):
         def budgets(values):

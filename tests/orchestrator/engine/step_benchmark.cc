@@ -6,7 +6,7 @@
 //
 //   sluice-step-bench [--svg=FILE]
 //   sluice-step-bench --running=256 [--waiting=4096] [--prompt=200] [--answer=128] [--drafts=0]
-//                     [--steps=4000] [--runs=3]
+//                     [--steps=4000] [--runs=3] [--subscribers=-1]
 //
 // The same steps are taken `--runs` times. "p50" and "p99" are of all times; "own p99" is of the
 // shortest time of each step: what it costs by itself, without the interrupts and the like that
@@ -30,6 +30,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "kernels/check.h"
+#include "orchestrator/api/kv_event_stream.h"
 #include "orchestrator/engine/engine_core.h"
 #include "orchestrator/pipeline/sampler_plans.h"
 #include "orchestrator/pipeline/step_messages.h"
@@ -42,6 +43,8 @@ ABSL_FLAG(int, prompt, 200, "with --running: tokens of each prompt");
 ABSL_FLAG(int, answer, 128, "with --running: tokens of each answer, on average");
 ABSL_FLAG(int, drafts, 0, "with --running: the longest draft; 0: nothing is drafted");
 ABSL_FLAG(int, steps, 4000, "with --running: steps that are measured");
+ABSL_FLAG(int, subscribers, -1,
+          "publishes what the cache holds to so many, in messages; -1: publishes nothing");
 ABSL_FLAG(int, runs, 3, "takes the same steps so often");
 
 namespace sluice {
@@ -159,8 +162,22 @@ class CountingSink final : public RequestSink {
   int* const num_ended_;
 };
 
-EngineOptions OptionsFor(const Load& load) {
+// Makes the bytes of what it is sent, as a KvEvents call does.
+class MessageSubscriber final : public KvSubscriber {
+ public:
+  bool OnBatch(const std::shared_ptr<const KvEventBatch>& batch) override {
+    v1::KvEventsRequest request;
+    request.set_blocks(true);
+    request.set_prompts(true);
+    num_bytes += ToProto(*batch, request).SerializeAsString().size();
+    return true;
+  }
+  size_t num_bytes = 0;
+};
+
+EngineOptions OptionsFor(const Load& load, KvEventPublisher* publisher) {
   EngineOptions options;
+  if (absl::GetFlag(FLAGS_subscribers) >= 0) options.kv_events = publisher;
   options.scheduler = {.max_tokens_per_step = 1 << 25,
                        .max_sequences_per_step = load.running,
                        .max_queued_sequences = load.waiting + load.running,
@@ -176,8 +193,11 @@ class Bench {
       : load_(load),
         replica_({.block_size = 16,
                   .num_blocks = load.running * (load.prompt / 16 + 3 * load.answer / 32 + 8)}),
-        core_(OptionsFor(load), &replica_, nullptr) {
+        core_(OptionsFor(load, &publisher_), &replica_, nullptr) {
     core_.Advance(now_);
+    for (int i = 0; i < absl::GetFlag(FLAGS_subscribers); ++i) {
+      publisher_.Subscribe(std::make_shared<MessageSubscriber>());
+    }
     for (int i = 0; i < load.running + load.waiting; ++i) Submit();
     core_.Advance(now_);
     for (int i = 0; i < 300; ++i) Step();  // everybody is somewhere else in his answer
@@ -204,6 +224,9 @@ class Bench {
     }
     request.max_new_tokens = (load_.answer + 1) / 2 + static_cast<int>(id * 37 % load_.answer);
     request.max_drafts = load_.drafts;
+    PromptKeyBuilder keys("ids", /*adapter=*/"");
+    keys.Add(request.prompt);
+    request.prompt_keys = std::make_shared<const PromptKeys>(keys.Finish());
     core_.Submit(id, std::move(request), std::make_shared<CountingSink>(&num_ended_));
   }
 
@@ -223,6 +246,7 @@ class Bench {
   SteadyTime now_ = SteadyTime::FromStart(absl::Seconds(1));
   int num_ended_ = 0;
   InstantReplica replica_;
+  KvEventPublisher publisher_;
   EngineCore core_;
   RequestId last_id_ = 0;
 };

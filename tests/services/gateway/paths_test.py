@@ -226,7 +226,7 @@ class AdaptersTest(unittest.TestCase):
     """LoRA adapters as vLLM's clients name, list, load and unload them."""
 
     def complete(self, model):
-        return post("/v1/completions", model=model, prompt="Once upon a time", max_tokens=12, temperature=0)
+        return post("/v1/completions", model=model, prompt="Once upon a time", max_tokens=40, temperature=1, seed=7)
 
     def text(self, model):
         return self.complete(model).json["choices"][0]["text"]
@@ -237,13 +237,14 @@ class AdaptersTest(unittest.TestCase):
         self.assertEqual(self.complete("storyteller").json["model"], "storyteller")
         self.assertEqual(len({self.text(model) for model in ("storyteller", "first", "third")}), 3)
         expected = subprocess.run([os.path.join(BIN, "sluice"), "generate", "--endpoint", served.endpoint, "--adapter", "first",
-                                   "--prompt", "Once upon a time", "--max_tokens", "12", "--temperature", "0"],
+                                   "--prompt", "Once upon a time", "--max_tokens", "40", "--temperature", "1", "--seed", "7"],
                                   capture_output=True, text=True, timeout=120, check=True).stdout
         self.assertEqual(self.text("first"), expected.removesuffix("\n"))
         chat = {"messages": [{"role": "user", "content": "Tell me of the king."}], "max_tokens": 8, "temperature": 0}
         for path in ("/v1/chat/completions", "/v1/messages"):
             self.assertEqual(post(path, **chat, model="first").json["model"], "first", path)
-        streamed = post("/v1/completions", model="first", prompt="Once upon a time", max_tokens=12, temperature=0, stream=True)
+        streamed = post("/v1/completions", model="first", prompt="Once upon a time", max_tokens=40, temperature=1, seed=7,
+                        stream=True)
         self.assertEqual("".join(event["choices"][0]["text"] for event in streamed.events[:-1]), self.text("first"))
         for path, body in (("/v1/completions", {"prompt": TEXT}), ("/v1/chat/completions", chat), ("/v1/messages", chat),
                            ("/v1/score", {"prompt": TEXT})):

@@ -91,7 +91,7 @@ TEST(OptionTableTest, KeepsNamesAndDefaults) {
       EXPECT_EQ(option->initial, initial) << words[i] << " --" << name;
     }
   }
-  EXPECT_EQ(num_flags, 254);
+  EXPECT_EQ(num_flags, 255);
 }
 
 TEST(OptionValuesTest, ReadsValuesAndHasDefaults) {

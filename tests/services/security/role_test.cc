@@ -45,6 +45,7 @@ TEST(CallersOf, LetsTheOrchestratorOpenAndTheStageBeforePush) {
   EXPECT_EQ(CallersOf("/sluice.v1.ChosenTokensService/Follow", {Role::kShard}), embedding);
   EXPECT_EQ(CallersOf("/sluice.v1.GenerationService/Generate", {}), RoleSet({Role::kClient}));
   EXPECT_EQ(CallersOf("/sluice.v1.InspectService/Inspect", {}), RoleSet({Role::kClient}));
+  EXPECT_EQ(CallersOf("/sluice.v1.KvEventService/KvEvents", {}), RoleSet({Role::kClient}));
   EXPECT_EQ(CallersOf("/sluice.v1.GenerationSessionService/OpenSession", {}),
             RoleSet({Role::kClient}));
 }

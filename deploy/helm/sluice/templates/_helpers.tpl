@@ -312,6 +312,14 @@ affinity: {{ toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 
+{{/* The gateway's own token, for asking orchestrators what their caches hold. */}}
+{{- define "sluice.orchestratorTokenVolumes" -}}
+{{- with .Values.gateway.orchestratorTokenSecret }}
+- name: orchestrator-token
+  secret: {secretName: {{ . }}, defaultMode: 0440, items: [{key: token, path: token}]}
+{{- end }}
+{{- end }}
+
 {{/* With the variables of extraEnv. */}}
 {{- define "sluice.otlpEnv" -}}
 {{- if not .Values.otlp.endpoint }}

@@ -8,10 +8,13 @@
   {{- if eq .Values.gateway.placement "sidecar" }}
   - --orchestrator=localhost:8700
   {{- else }}
-  # Every pod behind the Service without an address of its own takes calls in turns.
+  # Every pod behind the Service without an address of its own, as they come and go: a call goes where its prompt is cached.
   - --orchestrator=dns:///{{ include "sluice.fullname" . }}-headless.{{ .Release.Namespace }}.svc:8700
   {{- end }}
   - --orchestrator_tls_ca=/etc/sluice/public/ca.crt
+  {{- if .Values.gateway.orchestratorTokenSecret }}
+  - --orchestrator_token_file=/etc/sluice/orchestrator-token/token
+  {{- end }}
   - --listen=0.0.0.0:8080
   - --termination_log=/dev/termination-log
   - --tls_cert=/etc/sluice/public/tls.crt
@@ -43,6 +46,9 @@
   volumeMounts:
   - {name: tmp, mountPath: /tmp}
   - {name: public, mountPath: /etc/sluice/public, readOnly: true}
+  {{- if .Values.gateway.orchestratorTokenSecret }}
+  - {name: orchestrator-token, mountPath: /etc/sluice/orchestrator-token, readOnly: true}
+  {{- end }}
   {{- include "sluice.batchMounts" . | nindent 2 }}
   {{- include "sluice.otlpMounts" . | nindent 2 }}
   {{- include "sluice.extraMounts" . | nindent 2 }}
