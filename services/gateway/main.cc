@@ -108,11 +108,12 @@ absl::StatusOr<gateway::ServedModelOptions> ModelAt(absl::string_view name,
   absl::StatusOr<std::shared_ptr<gateway::EndpointSource>> source =
       gateway::EndpointSource::Parse(addresses, security);
   if (!source.ok()) return source.status();
-  if ((*source)->changes()) {
-    model.discover = [source = *std::move(source)] { return source->Find(); };
+  const std::shared_ptr<gateway::EndpointSource> endpoints = *std::move(source);
+  if (endpoints->changes()) {
+    model.discover = [endpoints] { return endpoints->Find(); };
     return model;
   }
-  for (const gateway::Orchestrator& orchestrator : (*source)->Find()) {
+  for (const gateway::Orchestrator& orchestrator : endpoints->Find()) {
     model.orchestrators.push_back(orchestrator.channel);
   }
   return model;

@@ -102,11 +102,32 @@ void ModelDirectory::Serve(std::shared_ptr<http::Exchange> exchange) {
 
 void ModelDirectory::ServeNamed(const std::string& name, std::shared_ptr<http::Exchange> exchange) {
   ServedModel* const model = name.empty() ? default_model_ : Find(name);
-  if (model == nullptr) {
+  if (model == nullptr) return ServeAdapter(name, 0, std::move(exchange));
+  ServeAwake(*model, std::move(exchange));
+}
+
+void ModelDirectory::ServeAdapter(const std::string& name, size_t index,
+                                  std::shared_ptr<http::Exchange> exchange) {
+  // One that sleeps has no adapters to tell.
+  while (index < models_.size() && models_[index]->sleeps) ++index;
+  if (index == models_.size()) {
     const std::string path = exchange->request().path;
     return ApiCall(std::move(exchange)).Respond(UnknownModelError(path, name));
   }
-  ServeAwake(*model, std::move(exchange));
+  ServedModel& model = *models_[index];
+  const Caller caller = CallerOf(exchange->request(), exchange->loop());
+  model.backend.ListAdapters(caller, [this, name, index, &model, exchange](
+                                         const absl::StatusOr<v1::ListAdaptersResponse>& known) {
+    if (!known.ok() && !absl::IsUnavailable(known.status())) {
+      return ApiCall(exchange).Respond(PathError(exchange->request().path, known.status()));
+    }
+    const bool is_there =
+        known.ok() &&
+        std::any_of(known->adapters().begin(), known->adapters().end(),
+                    [&name](const v1::AdapterInfo& adapter) { return adapter.name() == name; });
+    if (is_there) return model.router.Serve(exchange);
+    ServeAdapter(name, index + 1, exchange);
+  });
 }
 
 void ModelDirectory::ServeAwake(ServedModel& model, std::shared_ptr<http::Exchange> exchange) {
@@ -124,28 +145,37 @@ void ModelDirectory::ServeAwake(ServedModel& model, std::shared_ptr<http::Exchan
 // The list, or one of it, as it comes together: what each model's orchestrator says of it.
 struct ModelDirectory::Listing {
   std::shared_ptr<http::Exchange> exchange;
-  std::string wanted;  // the name of one; empty: all
-  std::vector<json> entries;
+  std::string wanted;                      // the name of one; empty: all
+  std::vector<std::vector<json>> entries;  // of each model: its own, and then its adapters'
   size_t num_missing = 0;
   absl::Status refusal;
 
   void Respond() {
     ApiCall call(exchange);
     if (!refusal.ok()) return call.Respond(openai::ErrorResponse(refusal));
-    if (wanted.empty()) return call.Respond(200, {{"object", "list"}, {"data", entries}});
-    for (const json& entry : entries) {
-      if (entry["id"] == wanted) return call.Respond(200, entry);
+    json data = json::array();
+    for (std::vector<json>& of_model : entries) {
+      for (json& entry : of_model) {
+        if (entry["id"] == wanted) return call.Respond(200, entry);
+        data.push_back(std::move(entry));
+      }
     }
+    if (wanted.empty()) return call.Respond(200, {{"object", "list"}, {"data", std::move(data)}});
     call.Respond(UnknownModelError(exchange->request().path, wanted));
   }
 
-  void Take(size_t index, const absl::StatusOr<v1::GetModelResponse>& model) {
-    if (model.ok()) {
-      entries[index].update(openai::ModelObject(*model));
-    } else if (absl::IsUnauthenticated(model.status()) ||
-               absl::IsPermissionDenied(model.status())) {
-      refusal = model.status();
+  // What a model says of itself and its adapters. One that is lost for now is listed without that.
+  void Take(size_t index, const v1::GetModelResponse& model,
+            const absl::StatusOr<v1::ListAdaptersResponse>& adapters) {
+    if (!adapters.ok()) return Miss(adapters.status());
+    entries[index].front().update(openai::ModelObject(model));
+    for (const v1::AdapterInfo& adapter : adapters->adapters()) {
+      entries[index].push_back(openai::AdapterObject(adapter.name(), model));
     }
+    if (--num_missing == 0) Respond();
+  }
+  void Miss(const absl::Status& why) {
+    if (absl::IsUnauthenticated(why) || absl::IsPermissionDenied(why)) refusal = why;
     if (--num_missing == 0) Respond();
   }
 };
@@ -165,19 +195,25 @@ void ModelDirectory::ServeList(std::shared_ptr<http::Exchange> exchange) {
           [&](const v1::HostedModel& model) { return model.name() == models_[i]->name; });
       const v1::HostedModel::State state =
           found == hosted.models().end() ? v1::HostedModel::STATE_AWAKE : found->state();
-      listing->entries.push_back({{"id", models_[i]->name},
-                                  {"object", "model"},
-                                  {"created", 0},
-                                  {"owned_by", "sluice"},
-                                  {"state", StateWord(state)}});
+      json entry = {{"id", models_[i]->name},
+                    {"object", "model"},
+                    {"created", 0},
+                    {"owned_by", "sluice"},
+                    {"state", StateWord(state)}};
+      listing->entries.emplace_back().push_back(std::move(entry));
       if (state != v1::HostedModel::STATE_AWAKE) {
         --listing->num_missing;
         continue;
       }
-      models_[i]->backend.AskForModel(
-          caller, [listing, i](const absl::StatusOr<v1::GetModelResponse>& model) {
-            listing->Take(i, model);
-          });
+      Backend& backend = models_[i]->backend;
+      backend.AskForModel(caller, [listing, i, caller,
+                                   &backend](const absl::StatusOr<v1::GetModelResponse>& model) {
+        if (!model.ok()) return listing->Miss(model.status());
+        backend.ListAdapters(caller, [listing, i, model = *model](
+                                         const absl::StatusOr<v1::ListAdaptersResponse>& adapters) {
+          listing->Take(i, model, adapters);
+        });
+      });
     }
     if (--listing->num_missing == 0) listing->Respond();
   };

@@ -1,7 +1,8 @@
-// Which model serves a request: the one that it names, the first where it names none. Where there is
-// but one, it serves all. Thread-safe.
+// Which model serves a request: the one that it names, itself or one of its adapters, and the first where
+// it names none. Where there is but one, it serves all. Thread-safe.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
@@ -44,6 +45,9 @@ class ModelDirectory {
   bool is_alone() const { return models_.size() == 1 && host_ == nullptr; }
   ServedModel* Find(const std::string& name) const;
   void ServeNamed(const std::string& name, std::shared_ptr<http::Exchange> exchange);
+  // The model that has an adapter of this name, from the one at `index` on.
+  void ServeAdapter(const std::string& name, size_t index,
+                    std::shared_ptr<http::Exchange> exchange);
   void ServeAwake(ServedModel& model, std::shared_ptr<http::Exchange> exchange);
   void ServeList(std::shared_ptr<http::Exchange> exchange);
 

@@ -17,14 +17,6 @@ using nlohmann::json;
 constexpr char kModels[] = "/v1/models/";
 
 // As vLLM lists them: beside the model that they are for.
-json AdapterObject(const std::string& name, const v1::GetModelResponse& base) {
-  json object = ModelObject(base);
-  object["id"] = name;
-  object["parent"] = base.name();
-  object["root"] = name;
-  return object;
-}
-
 // The list where `wanted` is empty.
 void ServeModels(const ApiContext& context, std::shared_ptr<http::Exchange> exchange,
                  std::string wanted) {
@@ -57,6 +49,14 @@ json ModelObject(const v1::GetModelResponse& model) {
           {"created", 0},
           {"owned_by", "sluice"},
           {"max_model_len", model.max_positions()}};
+}
+
+json AdapterObject(const std::string& name, const v1::GetModelResponse& base) {
+  json object = ModelObject(base);
+  object["id"] = name;
+  object["parent"] = base.name();
+  object["root"] = name;
+  return object;
 }
 
 void AddRoutes(http::Router& router, const ApiContext& context) {
