@@ -163,7 +163,7 @@ class ModelsTest(unittest.TestCase):
                 (config({}, memory_mib=20), "storyteller takes"),
                 (config({"served_model_name": "a"}, {"served_model_name": "b"}, memory_mib=ONE_MIB),
                  "the models that are awake at first take more than 40 MiB: a "),
-                (config({"weights": "int9"}), "--weights is int9; accepted: auto, f32")):
+                (config({"weights": "int9"}), "--weights is \"int9\"; accepted: auto, f32")):
             code, said = refusal(text)
             self.assertNotEqual(code, 0)
             self.assertIn(expected, said)

@@ -37,6 +37,7 @@ Names OptionsOf(Programs program) {
 
 const std::map<std::string, Names>& FlagsOfCommands() {
   static const auto& flags = *[] {
+    const Names source = {"source", "source_ids"};
     const Names prompt = {"prompt",          "prompt_file",     "token_ids",  "n",
                           "best_of",         "logprobs",        "json",       "processed_logprobs",
                           "prompt_logprobs", "beam_width",      "num_return", "length_penalty",
@@ -61,11 +62,11 @@ const std::map<std::string, Names>& FlagsOfCommands() {
                         "any_json",      "regex",        "grammar",      "choice",
                         "arrivals",      "fit",          "adapter"};
     return new std::map<std::string, Names>{
-        {"run", prompt + sampling + model},
+        {"run", prompt + source + sampling + model},
         {"up", OptionsOf(kUp)},
-        {"generate", prompt + sampling + server},
+        {"generate", prompt + source + sampling + server},
         {"chat", Names{"system"} + sampling + model + server},
-        {"score", score + model + server},
+        {"score", score + source + model + server},
         {"embed", Names{"text", "lines", "token_ids", "prompt_name", "dimensions",
                         "truncate_tokens", "json", "priority", "timeout"} +
                       model + server},
