@@ -281,11 +281,19 @@ bool IsEncoder(const std::string& type) {
   return std::find(std::begin(kEncoders), std::end(kEncoders), type) != std::end(kEncoders);
 }
 
+constexpr const char* kEncoderDecoders[] = {"t5", "mt5", "bart", "mbart", "marian"};
+
+bool IsEncoderDecoder(const std::string& type) {
+  return std::find(std::begin(kEncoderDecoders), std::end(kEncoderDecoders), type) !=
+         std::end(kEncoderDecoders);
+}
+
 }  // namespace
 
 std::vector<std::string> ModelTypes() {
   auto types = json::parse("[" + KnownModelTypes() + "]").get<std::vector<std::string>>();
   std::erase_if(types, IsEncoder);
+  std::erase_if(types, IsEncoderDecoder);
   return types;
 }
 

@@ -23,7 +23,8 @@ struct RandomModelOptions {
   DType stored = DType::kF32;  // or BF16
 };
 
-// Every family that loads and generates: encoders are computed in one piece, and embed_test has them.
+// Every family that generates from a prompt alone: encoders and sources are computed in one piece, and
+// embed_test, text_passes_test and source_test have them.
 std::vector<std::string> ModelTypes();
 
 // A config.json with every switch that any family knows: each reads its own. 1, 2 and 4 ranks can
