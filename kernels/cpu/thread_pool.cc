@@ -109,7 +109,9 @@ void ThreadPool::RunTasks(int worker) {
 void ThreadPool::WorkerLoop(int worker) {
   uint32_t served = 0;
   nanoseconds spin = may_spin_ ? kLongestSpin : nanoseconds(0);
-  while (true) {
+  // The end opens the gate for good: a worker that was late for the last loop may have taken it for
+  // one, and would wait for another.
+  while (!stopping_) {
     const auto has_work = [this, served] {
       const uint32_t gate = gate_.load();
       return IsOpen(gate) && gate != served;

@@ -58,7 +58,7 @@ class ModelGroupTest : public ::testing::Test {
   // One that sleeps when nobody uses it for so long.
   GroupedModel Model(const std::string& name, uint64_t memory_bytes,
                      absl::Duration sleep_after = absl::Hours(1),
-                     const std::string& script = "while :; do sleep 60 & wait; done") {
+                     const std::string& script = "exec sleep 600") {
     GroupedModel model = {.name = name,
                           .memory_bytes = memory_bytes,
                           .sleep_after = sleep_after,
@@ -156,7 +156,7 @@ TEST_F(ModelGroupTest, SaysWhyAModelCouldNotBeStartedAndTriesAgain) {
   const std::string flag = folder_.PathOf("works");
   server_->SetServing(false);
   Start({Model("a", 1, absl::Hours(1),
-               "if [ -e " + flag + " ]; then while :; do sleep 60 & wait; done; else exit 3; fi")},
+               "if [ -e " + flag + " ]; then exec sleep 600; else exit 3; fi")},
         1);
   const absl::Status failed = Enter("a")->AwaitAnswer();
   EXPECT_EQ(failed.code(), absl::StatusCode::kUnavailable);

@@ -136,6 +136,14 @@ TEST(ThreadPoolTest, SeveralPoolsShareTheMachine) {
   EXPECT_EQ(sum.load(), 4 * 500 * 10);
 }
 
+// Workers that wake late for the last loop find the gate opened by the end.
+TEST(ThreadPoolTest, EndsRightAfterALoop) {
+  for (int i = 0; i < 3000; ++i) {
+    ThreadPool pool(2 + i % 7);
+    for (int loop = 0; loop < i % 5; ++loop) pool.ParallelFor(8, [](int64_t, int) {});
+  }
+}
+
 TEST(ThreadPoolTest, EndsWhileItsThreadsSpinOrSleep) {
   for (int i = 0; i < 100; ++i) {
     ThreadPool pool(4);
