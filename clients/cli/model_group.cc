@@ -20,8 +20,8 @@ std::string InMebibytes(uint64_t bytes) {
 }  // namespace
 
 ModelGroup::ModelGroup(std::vector<GroupedModel> models, uint64_t memory_bytes,
-                       std::function<void()> on_change)
-    : memory_bytes_(memory_bytes), on_change_(std::move(on_change)) {
+                       std::function<void()> on_change, absl::Duration room_patience)
+    : memory_bytes_(memory_bytes), room_patience_(room_patience), on_change_(std::move(on_change)) {
   {
     absl::MutexLock lock(&mutex_);
     for (GroupedModel& given : models) {
@@ -36,7 +36,7 @@ ModelGroup::ModelGroup(std::vector<GroupedModel> models, uint64_t memory_bytes,
     is_ready_ = true;
   }
   sleeper_ = std::thread([this] {
-    while (!stop_.WaitFor(kLook)) SendToSleep();
+    while (!stop_.WaitFor(kLook)) Look();
   });
 }
 
@@ -84,14 +84,20 @@ void ModelGroup::Enter(const std::string& name, std::shared_ptr<ModelUser> user)
 }
 
 void ModelGroup::Leave(const ModelUser* user) {
-  absl::MutexLock lock(&mutex_);
-  const auto is_user = [user](const std::shared_ptr<ModelUser>& each) {
-    return each.get() == user;
-  };
-  for (const std::unique_ptr<Model>& model : models_) {
-    model->waiting.remove_if(is_user);
-    if (model->using_it.remove_if(is_user) > 0) model->last_use = SteadyTime::Now();
+  Answers answers;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto is_user = [user](const std::shared_ptr<ModelUser>& each) {
+      return each.get() == user;
+    };
+    for (const std::unique_ptr<Model>& model : models_) {
+      model->waiting.remove_if(is_user);
+      if (model->waiting.empty()) model->lacks_room_since.reset();
+      if (model->using_it.remove_if(is_user) > 0) model->last_use = SteadyTime::Now();
+    }
+    Advance(answers);
   }
+  for (const auto& answer : answers) answer();
 }
 
 void ModelGroup::OnChange() {
@@ -133,12 +139,19 @@ void ModelGroup::AdvanceModel(Model& model, Answers& answers) {
                          model.given.name, " could not be started: ", last_end.message())),
                      answers);
   }
-  absl::Status refusal;
-  if (MakeRoom(model, refusal)) {
+  absl::Status lack;
+  if (MakeRoom(model, lack)) {
+    model.lacks_room_since.reset();
     model.is_tried = true;
     model.processes->Start();
-  } else if (!refusal.ok()) {
-    RefuseAll(model, refusal, answers);
+  } else if (!lack.ok()) {
+    const SteadyTime now = SteadyTime::Now();
+    if (now - model.lacks_room_since.value_or(now) >= room_patience_) {
+      model.lacks_room_since.reset();
+      RefuseAll(model, lack, answers);
+    } else if (!model.lacks_room_since.has_value()) {
+      model.lacks_room_since = now;
+    }
   }
 }
 
@@ -149,7 +162,7 @@ void ModelGroup::RefuseAll(Model& model, const absl::Status& why, Answers& answe
   model.waiting.clear();
 }
 
-bool ModelGroup::MakeRoom(const Model& model, absl::Status& refusal) {
+bool ModelGroup::MakeRoom(const Model& model, absl::Status& lack) {
   uint64_t taken = 0;
   uint64_t ending = 0;
   std::vector<Model*> idle;
@@ -172,7 +185,7 @@ bool ModelGroup::MakeRoom(const Model& model, absl::Status& refusal) {
     left -= other->given.memory_bytes;
   }
   if (left + needed > memory_bytes_) {
-    refusal = absl::ResourceExhaustedError(
+    lack = absl::ResourceExhaustedError(
         absl::StrCat(model.given.name, " takes ", InMebibytes(needed), ", and models in use take ",
                      InMebibytes(left), " of ", InMebibytes(memory_bytes_)));
     return false;
@@ -188,8 +201,17 @@ bool ModelGroup::MakeRoom(const Model& model, absl::Status& refusal) {
   return false;
 }
 
+void ModelGroup::Look() {
+  Answers answers;
+  {
+    absl::MutexLock lock(&mutex_);
+    Advance(answers);
+    SendToSleep();
+  }
+  for (const auto& answer : answers) answer();
+}
+
 void ModelGroup::SendToSleep() {
-  absl::MutexLock lock(&mutex_);
   const SteadyTime now = SteadyTime::Now();
   for (const std::unique_ptr<Model>& model : models_) {
     const State state = model->processes->state();

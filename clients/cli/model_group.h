@@ -6,6 +6,7 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -51,11 +52,12 @@ class ModelGroup {
     absl::Status last_end;  // OK where it ended because it was to
   };
 
-  // At most `memory_bytes` are taken by models awake at a time. `on_change` is called after each change of a
-  // model's state, from any thread. Starts those that are awake at first.
+  // At most `memory_bytes` are taken by models awake at a time; users wait for room that others use for
+  // `room_patience`. `on_change` is called after each change of a model's state, from any thread. Starts those
+  // that are awake at first.
   // REQUIRES: names are unique; the models awake at first fit together.
   ModelGroup(std::vector<GroupedModel> models, uint64_t memory_bytes,
-             std::function<void()> on_change);
+             std::function<void()> on_change, absl::Duration room_patience = absl::Seconds(10));
   ModelGroup(const ModelGroup&) = delete;
   ModelGroup& operator=(const ModelGroup&) = delete;
   // Ends all processes. REQUIRES: every user has left.
@@ -65,8 +67,8 @@ class ModelGroup {
   std::vector<Entry> List() const;
 
   // Keeps the model awake from now on until the user leaves; wakes it, where need be at the cost of models
-  // that nobody uses and that sleep. The user is refused with NOT_FOUND, RESOURCE_EXHAUSTED where what is
-  // used now leaves no room, or UNAVAILABLE where the processes could not be started.
+  // that nobody uses and that sleep. The user is refused with NOT_FOUND, RESOURCE_EXHAUSTED where what
+  // others use leaves no room for too long, or UNAVAILABLE where the processes could not be started.
   void Enter(const std::string& name, std::shared_ptr<ModelUser> user);
   // No effect on one that is not there any more.
   void Leave(const ModelUser* user);
@@ -75,7 +77,8 @@ class ModelGroup {
   struct Model {
     GroupedModel given;
     std::unique_ptr<ProcessGroup> processes;
-    bool is_tried = false;  // started for those who wait, and not ready since
+    bool is_tried = false;                       // started for those who wait, and not ready since
+    std::optional<SteadyTime> lacks_room_since;  // for those who wait
     std::list<std::shared_ptr<ModelUser>> waiting;
     std::list<std::shared_ptr<ModelUser>> using_it;
     SteadyTime last_use;
@@ -88,13 +91,16 @@ class ModelGroup {
   void OnChange();
   void Advance(Answers& answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AdvanceModel(Model& model, Answers& answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Whether the model may start now; else those that could make room for it are ending, or `refusal` says
-  // why there will be none.
-  bool MakeRoom(const Model& model, absl::Status& refusal) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether the model may start now; else those that could make room for it are ending, or `lack` says what
+  // is used.
+  bool MakeRoom(const Model& model, absl::Status& lack) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static void RefuseAll(Model& model, const absl::Status& why, Answers& answers);
-  void SendToSleep();
+  void SendToSleep() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Looks at the clock: who is to sleep, and who has waited for too long.
+  void Look();
 
   const uint64_t memory_bytes_;
+  const absl::Duration room_patience_;
   const std::function<void()> on_change_;
   mutable absl::Mutex mutex_;
   std::vector<std::unique_ptr<Model>> models_ ABSL_GUARDED_BY(mutex_);

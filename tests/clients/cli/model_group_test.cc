@@ -69,11 +69,15 @@ class ModelGroupTest : public ::testing::Test {
     return model;
   }
 
-  void Start(std::vector<GroupedModel> models, uint64_t memory_bytes) {
-    group_.emplace(std::move(models), memory_bytes, [this] {
-      absl::MutexLock lock(&mutex_);
-      ++num_changes_;
-    });
+  void Start(std::vector<GroupedModel> models, uint64_t memory_bytes,
+             absl::Duration room_patience = absl::Hours(1)) {
+    group_.emplace(
+        std::move(models), memory_bytes,
+        [this] {
+          absl::MutexLock lock(&mutex_);
+          ++num_changes_;
+        },
+        room_patience);
   }
 
   std::shared_ptr<WaitingUser> Enter(const std::string& name) {
@@ -138,10 +142,21 @@ TEST_F(ModelGroupTest, MakesRoomByModelsThatNobodyUsesTheLongestUnusedFirst) {
   EXPECT_EQ(StateOf("a"), ProcessGroup::State::kRunning);
 }
 
-TEST_F(ModelGroupTest, RefusesWhereWhatIsUsedLeavesNoRoom) {
+TEST_F(ModelGroupTest, WaitsForRoomThatOthersUse) {
+  Start({Model("a", 4), Model("b", 4)}, 4);
+  const auto a = Enter("a");
+  EXPECT_TRUE(a->AwaitAnswer().ok());
+  const auto b = Enter("b");
+  EXPECT_FALSE(b->has_answer());
+  group_->Leave(a.get());
+  EXPECT_TRUE(b->AwaitAnswer().ok());
+  EXPECT_EQ(StateOf("a"), ProcessGroup::State::kEnded);
+}
+
+TEST_F(ModelGroupTest, RefusesWhereWhatIsUsedLeavesNoRoomForTooLong) {
   Start({Model("always", uint64_t{3} << 20, absl::InfiniteDuration()),
          Model("a", uint64_t{4} << 20), Model("b", uint64_t{4} << 20)},
-        uint64_t{8} << 20);
+        uint64_t{8} << 20, /*room_patience=*/absl::Milliseconds(1));
   const auto a = Enter("a");
   EXPECT_TRUE(a->AwaitAnswer().ok());
   const absl::Status refused = Enter("b")->AwaitAnswer();
