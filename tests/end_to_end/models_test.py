@@ -11,6 +11,7 @@ import urllib.error
 import urllib.request
 
 from processes import SLUICE, STORYTELLER, Pipeline, children_of, main
+import random_adapter
 
 BODY = {"prompt": "Once upon a time", "max_tokens": 12, "temperature": 0}
 # Of a storyteller with 16 MiB for keys and values; a little more than it takes.
@@ -95,6 +96,20 @@ class ModelsTest(unittest.TestCase):
                 self.assertEqual((status, body["error"]["code"]), (404, "model_not_found"))
             status, body = up.call("/v1/messages", {"model": "three", "max_tokens": 1, "messages": []})
             self.assertEqual((status, body["error"]["type"]), (404, "not_found_error"))
+
+    def test_names_of_adapters_are_those_of_their_model(self):
+        with tempfile.TemporaryDirectory() as folder:
+            random_adapter.write(os.path.join(folder, "a"), STORYTELLER, seed=1, rank=4)
+            with Models(config({"served_model_name": "one"},
+                               {"served_model_name": "two", "adapters": {"a": os.path.join(folder, "a")}})) as up:
+                listed = up.call("/v1/models")[1]["data"]
+                self.assertEqual([(model["id"], model.get("parent")) for model in listed],
+                                 [("one", None), ("two", None), ("a", "two")])
+                self.assertEqual(up.call("/v1/models/a")[1]["parent"], "two")
+                status, body = up.call("/v1/completions", {**BODY, "model": "a"})
+                self.assertEqual((status, body["model"]), (200, "a"))
+                self.assertEqual(up.text(model="one"), up.text(model="two"))
+                self.assertNotEqual(body["choices"][0]["text"], up.text(model="two"))
 
     def test_a_model_sleeps_and_wakes(self):
         with Models(config({"served_model_name": "one"},
