@@ -1,5 +1,6 @@
-// Several models on this host, each with processes of its own: started when somebody uses it, ended when
-// nobody has for a while, within the memory that all may take. Thread-safe.
+// Several models on this host, each with processes of its own. The group starts a model's processes when a
+// request uses the model, ends them when no request has used it for a given time, and keeps the memory of
+// all running models below a limit. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +34,7 @@ struct GroupedModel {
   bool sleeps() const { return sleep_after != absl::InfiniteDuration(); }
 };
 
-// Whoever uses a model.
+// A request that uses a model, as the group sees it.
 class ModelUser {
  public:
   virtual ~ModelUser() = default;
@@ -66,9 +67,10 @@ class ModelGroup {
   // In their order.
   std::vector<Entry> List() const;
 
-  // Keeps the model awake from now on until the user leaves; wakes it, where need be at the cost of models
-  // that nobody uses and that sleep. The user is refused with NOT_FOUND, RESOURCE_EXHAUSTED where what
-  // others use leaves no room for too long, or UNAVAILABLE where the processes could not be started.
+  // Keeps the model awake until the user leaves. Starts its processes where they do not run; where its memory
+  // does not fit, the group first ends models that may sleep and that no request uses. Refuses the user with
+  // NOT_FOUND, with RESOURCE_EXHAUSTED where models in use have left no room for `room_patience`, or with
+  // UNAVAILABLE where the processes could not be started.
   void Enter(const std::string& name, std::shared_ptr<ModelUser> user);
   // No effect on one that is not there any more.
   void Leave(const ModelUser* user);
@@ -85,7 +87,7 @@ class ModelGroup {
 
     bool is_idle() const { return waiting.empty() && using_it.empty(); }
   };
-  // What users are told, once no lock is held.
+  // Calls of ModelUser::Serve() and Refuse(), to be made once mutex_ is released.
   using Answers = std::vector<std::function<void()>>;
 
   void OnChange();

@@ -109,7 +109,7 @@ void ProcessGroup::Run() {
     absl::Status end = starts ? SuperviseOnce() : absl::OkStatus();
     {
       absl::MutexLock lock(&mutex_);
-      // What failed is started again by whoever asks for it again.
+      // After a failure the processes stay ended until the next Start().
       if (!end.ok()) is_wanted_ = false;
       last_end_ = std::move(end);
       state_ = State::kEnded;

@@ -27,8 +27,8 @@ struct ProcessGroupOptions {
   absl::Duration stopped_first_grace = absl::ZeroDuration();
 };
 
-// What Supervise() is told so that the log says what happens to the processes; a watch of their health, stop
-// and ready are the caller's.
+// Options for Supervise() that log each start, end and kill of a process. The caller sets `health`, `stop_fd`,
+// `ready_fd` and `on_ready`.
 SupervisorOptions LoggedSupervision(const ProcessGroupOptions& options);
 
 // Where those that have a health answer for it, by name.

@@ -164,7 +164,8 @@ struct ModelDirectory::Listing {
     call.Respond(UnknownModelError(exchange->request().path, wanted));
   }
 
-  // What a model says of itself and its adapters. One that is lost for now is listed without that.
+  // Takes a model's own answer and the list of its adapters. A model whose orchestrator does not answer is
+  // listed with its name and state alone (Miss).
   void Take(size_t index, const v1::GetModelResponse& model,
             const absl::StatusOr<v1::ListAdaptersResponse>& adapters) {
     if (!adapters.ok()) return Miss(adapters.status());
