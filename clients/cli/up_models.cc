@@ -178,7 +178,7 @@ class Changes {
     absl::MutexLock lock(&mutex_);
     ++count_;
   }
-  // Until `is_done` or an interrupt; true where it was done.
+  // Returns once `is_done` is true, which is asked after each change, or after an interrupt.
   template <class Predicate>
   void AwaitChange(const Predicate& is_done) {
     while (true) {
@@ -247,29 +247,77 @@ void PrintReady(const std::vector<PlannedModel>& models, const Place& place,
   if (!demo_page.empty()) environment.out << "demo " << demo_page << std::endl;
 }
 
-}  // namespace
-
-absl::Status ServeModels(UpConfig config, Environment& environment) {
-  absl::StatusOr<Place> place = MakePlace(config.common, environment);
-  if (!place.ok()) return place.status();
-  // What the secrets have set is of all models.
-  for (ConfiguredModel& model : config.models) {
+// The models in their order; each has the files that MakeSecrets() has named.
+absl::StatusOr<std::vector<PlannedModel>> PlanModels(UpConfig& config, const Place& place,
+                                                     const Environment& environment,
+                                                     uint64_t memory_bytes) {
+  ModelPlanner planner(config, place, environment);
+  std::vector<PlannedModel> models;
+  for (ConfiguredModel& configured : config.models) {
     for (const OptionName<void> name : {OptionName<void>("tokens"), OptionName<void>("tenants"),
                                         OptionName<void>("batch_token_file")}) {
       if (config.common.values.IsGiven(name)) {
-        model.flags.values.Put(name, config.common.values.TextOf(name));
+        configured.flags.values.Put(name, config.common.values.TextOf(name));
       }
     }
-  }
-  const uint64_t memory_bytes = config.memory_bytes.value_or(environment.memory_limit);
-  ModelPlanner planner(config, *place, environment);
-  std::vector<PlannedModel> models;
-  for (const ConfiguredModel& configured : config.models) {
     absl::StatusOr<PlannedModel> planned = planner.Plan(configured);
     if (!planned.ok()) return planned.status();
     models.push_back(*std::move(planned));
   }
   if (absl::Status fit = CheckTogether(models, memory_bytes); !fit.ok()) return fit;
+  return models;
+}
+
+// The gateway, and the server that tells it of the models.
+class Door {
+ public:
+  // Borrows both.
+  Door(ModelHostService* service, Changes* changes) : service_(*service), changes_(*changes) {}
+  ~Door() {
+    gateway_.reset();
+    if (server_ != nullptr) server_->Shutdown(kHostEnd);
+  }
+
+  absl::Status Open(const UpConfig& config, const Place& place, const Environment& environment) {
+    const std::string host = absl::StrCat("unix:", place.sockets->path(), "/models");
+    absl::StatusOr<std::unique_ptr<Server>> started =
+        Server::Start({.address = host, .services = {&service_}});
+    if (!started.ok()) return started.status();
+    server_ = *std::move(started);
+    server_->SetServing(true);
+    PipelineSpec spec = CommonSpec(environment, config.common, place.http_address, place.secrets);
+    spec.socket_folder = place.sockets->path();
+    ProcessSpec process = PlanGateway(spec, host);
+    const std::string health = process.health;
+    gateway_ = std::make_unique<ProcessGroup>(
+        ProcessGroupOptions{
+            .processes = {std::move(process)},
+            .ready_when = {health},
+            .hang_timeout = config.common.values.Get<absl::Duration>("hang_timeout")},
+        [this] { changes_.Note(); });
+    gateway_->Start();
+    return absl::OkStatus();
+  }
+
+  // Null where it was not opened.
+  const ProcessGroup* gateway() const { return gateway_.get(); }
+
+ private:
+  ModelHostService& service_;
+  Changes& changes_;
+  std::unique_ptr<Server> server_;
+  std::unique_ptr<ProcessGroup> gateway_;
+};
+
+}  // namespace
+
+absl::Status ServeModels(UpConfig config, Environment& environment) {
+  const absl::StatusOr<Place> place = MakePlace(config.common, environment);
+  if (!place.ok()) return place.status();
+  const uint64_t memory_bytes = config.memory_bytes.value_or(environment.memory_limit);
+  const absl::StatusOr<std::vector<PlannedModel>> models =
+      PlanModels(config, *place, environment, memory_bytes);
+  if (!models.ok()) return models.status();
   const absl::StatusOr<std::unique_ptr<Authenticator>> authenticator =
       MakeAuthenticator(config.common.values.Get<std::string>("tokens"));
   if (!authenticator.ok()) return authenticator.status();
@@ -277,46 +325,26 @@ absl::Status ServeModels(UpConfig config, Environment& environment) {
   Changes changes;
   const Interrupt::Handler on_interrupt(environment.interrupt, [&changes] { changes.Stop(); });
   std::vector<GroupedModel> grouped;
-  grouped.reserve(models.size());
-  for (const PlannedModel& model : models) grouped.push_back(model.grouped);
+  grouped.reserve(models->size());
+  for (const PlannedModel& model : *models) grouped.push_back(model.grouped);
   ModelGroup group(std::move(grouped), memory_bytes, [&changes] { changes.Note(); });
   ModelHostService service(&group, authenticator->get());
-  std::unique_ptr<Server> server;
-  std::unique_ptr<ProcessGroup> gateway;
+  Door door(&service, &changes);
   if (!place->http_address.empty()) {
-    const std::string host = absl::StrCat("unix:", place->sockets->path(), "/models");
-    absl::StatusOr<std::unique_ptr<Server>> started =
-        Server::Start({.address = host, .services = {&service}});
-    if (!started.ok()) return started.status();
-    server = *std::move(started);
-    server->SetServing(true);
-    PipelineSpec spec = CommonSpec(environment, config.common, place->http_address, place->secrets);
-    spec.socket_folder = place->sockets->path();
-    ProcessSpec process = PlanGateway(spec, host);
-    const std::string health = process.health;
-    gateway = std::make_unique<ProcessGroup>(
-        ProcessGroupOptions{
-            .processes = {std::move(process)},
-            .ready_when = {health},
-            .hang_timeout = config.common.values.Get<absl::Duration>("hang_timeout")},
-        [&changes] { changes.Note(); });
-    gateway->Start();
+    if (absl::Status opened = door.Open(config, *place, environment); !opened.ok()) return opened;
   }
   absl::Status failure;
   changes.AwaitChange([&] {
-    failure = FailureOf(group, gateway.get());
-    return !failure.ok() || IsReady(group, models, gateway.get());
+    failure = FailureOf(group, door.gateway());
+    return !failure.ok() || IsReady(group, *models, door.gateway());
   });
-  if (failure.ok() && !changes.is_stopped()) {
-    PrintReady(models, *place, DemoPage(config.common.values, place->http_address, place->secrets),
-               environment);
-    changes.AwaitChange([&] {
-      failure = FailureOf(group, gateway.get());
-      return !failure.ok();
-    });
-  }
-  gateway.reset();
-  if (server != nullptr) server->Shutdown(kHostEnd);
+  if (!failure.ok() || changes.is_stopped()) return failure;
+  PrintReady(*models, *place, DemoPage(config.common.values, place->http_address, place->secrets),
+             environment);
+  changes.AwaitChange([&] {
+    failure = FailureOf(group, door.gateway());
+    return !failure.ok();
+  });
   return failure;
 }
 
