@@ -181,7 +181,7 @@ const Shape kShapesOfSources[] = {
 };
 
 TEST_P(AttentionTest, BiasesByDistanceAgreeWithReference) {
-  if (backend().cross_attention() == nullptr) GTEST_SKIP() << "has no biases";
+  if (backend().cross_attention() == nullptr) GTEST_SKIP() << "has no biases by distance";
   Random random(31);
   for (const Shape& shape : kShapesOfSources) {
     for (const auto& [length, reach, ahead] : {std::tuple{1, 3, 0},
